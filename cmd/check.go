@@ -116,7 +116,7 @@ type checker struct {
 // bad is [doctor.Bad], and notes that the database's URL is none.
 func (k *checker) bad(name string, err error) bool {
 	k.misconfigured = k.misconfigured || errors.As(err, new(*urlError))
-	return doctor.Bad(&k.Findings, name, err)
+	return doctor.AddFailure(&k.Findings, name, err)
 }
 
 func (k *checker) all(ctx context.Context) {
@@ -150,7 +150,7 @@ func (k *checker) all(ctx context.Context) {
 	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
 	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.work(ctx)
-	look := doctor.Look{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
+	look := doctor.ReadCheck{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
 	if p := refreshOf(k.cfg); p != nil {
 		look.RuleColumn = p.Settings().RRule.Column
 		look.CheckRule = func(text string) error {
@@ -232,7 +232,7 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 	if t, err = table.New(ctx, db, mappingOf(k.cfg)); k.bad("table", err) {
 		return nil, false
 	}
-	ok = doctor.CheckWrites(ctx, &k.Findings, doctor.Writer{Table: t, Name: k.cfg.Name, Now: k.now, Clock: time.Now})
+	ok = doctor.CheckWrites(ctx, &k.Findings, doctor.WriteCheck{Table: t, Name: k.cfg.Name, Now: k.now, Clock: time.Now})
 	doctor.AddNotes(&k.Findings, t)
 	return t, ok
 }

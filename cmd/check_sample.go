@@ -63,7 +63,7 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 		}
 		g.printf("record   %s\nstatus   %s\n\n", inspect.Shown(row.Key.String()), text)
 	}
-	if err := s.Take(ctx, a.engine(time.Now, nil), a.view.Single(row.Record), now); err != nil {
+	if err := s.Attempt(ctx, a.engine(time.Now, nil), a.view.Single(row.Record), now); err != nil {
 		return err
 	}
 	if o.JSON {

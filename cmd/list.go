@@ -126,7 +126,7 @@ func (a *setup) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) 
 	}
 	plans, _ := doctor.Plans(ctx, a.table, readings) // without them nothing is said
 	for i, p := range plans {
-		if p.Bad != "" {
+		if p.Problem != "" {
 			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", readings[i].Where, "hint", p.Hint)
 		}
 	}

@@ -142,8 +142,8 @@ func (a *setup) missIndexes(ctx context.Context) {
 	}
 	var bad, create []string
 	for _, p := range plans {
-		if p.Bad != "" && !slices.Contains(create, p.Hint) {
-			bad, create = append(bad, p.What+": "+p.Bad), append(create, p.Hint)
+		if p.Problem != "" && !slices.Contains(create, p.Hint) {
+			bad, create = append(bad, p.What+": "+p.Problem), append(create, p.Hint)
 		}
 	}
 	if len(create) > 0 {

@@ -32,7 +32,7 @@ var dialects = []db.Server{sqlite.Dialect, postgres.Dialect, mysql.Dialect}
 // What other commands need to know of databases.
 const (
 	sqliteDriver = sqlite.Driver
-	mostSkew     = db.MostSkew
+	mostSkew     = db.MaxSkew
 )
 
 type (
@@ -112,7 +112,7 @@ func (a *setup) introduce(level, notes slog.Level) {
 	for _, s := range a.samples {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
-	a.table.TellNotes(func(n string) { a.log.Log(context.Background(), notes, "found at the table", "note", n) })
+	a.table.ObserveNotes(func(n string) { a.log.Log(context.Background(), notes, "found at the table", "note", n) })
 	if !a.table.HasDead() && !a.view.Refreshes() {
 		a.log.Log(context.Background(), level, noDead)
 	}

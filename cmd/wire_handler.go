@@ -244,7 +244,7 @@ func checkHandler(ctx context.Context, l *inspect.Findings, name string, h backl
 		return
 	}
 	found, err := d.Inspect(ctx)
-	doctor.Bad(l, name, err)
+	doctor.AddFailure(l, name, err)
 	amqp.AddFindings(l, name, found)
 }
 

@@ -59,7 +59,7 @@ func Lines(list []Cause) (text string) {
 	for _, c := range top {
 		// A key may be long, too; what is cut can be seen in the log.
 		text += fmt.Sprintf("  %s × %s (first: id %s)\n", inspect.Thousands(c.Records),
-			inspect.Cut(inspect.Escaped(c.String()), 120), inspect.Cut(inspect.Shown(c.First.String()), 120))
+			inspect.Elide(inspect.Escaped(c.String()), 120), inspect.Elide(inspect.Shown(c.First.String()), 120))
 	}
 	if others > 0 {
 		text += fmt.Sprintf("  %s × for %s\n", inspect.Thousands(records), inspect.Plural(others, "other cause"))

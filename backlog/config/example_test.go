@@ -55,7 +55,7 @@ func TestExampleFile(t *testing.T) {
 	want := mustLoad(t, "ok-tiers-only.yaml")
 	want.Tiers, want.Handler.Settings, want.Handler.Kind = c.Tiers, c.Handler.Settings, "exec"
 	for _, s := range []*mapping.State{&want.Table.New, &want.Table.Error, &want.Table.Success} {
-		s.Given = true
+		s.Explicit = true
 	}
 	equal(t, "config", c, want)
 }

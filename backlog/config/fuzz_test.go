@@ -68,7 +68,7 @@ func usable(t *testing.T, c *config.Config) {
 	case !again && len(c.Table.New.Values)+len(c.Table.New.When) == 0,
 		!again && len(c.Table.Success.Values)+len(c.Table.Success.Set) == 0:
 		t.Errorf("incomplete: %+v", c.Table)
-	case c.OnDead.Kind != "" && (!complete(config.Handler{Settings: c.OnDead.Settings}) || c.OnDead.Timeout <= 0 || !c.Table.Dead.Given && !again):
+	case c.OnDead.Kind != "" && (!complete(config.Handler{Settings: c.OnDead.Settings}) || c.OnDead.Timeout <= 0 || !c.Table.Dead.Explicit && !again):
 		t.Errorf("incomplete: %+v", c.OnDead)
 	case c.Rate < 0 || c.MaxRecords < 0 || c.AbortAfter < 0 || c.ShutdownTimeout < 0:
 		t.Errorf("negative: %+v", c)

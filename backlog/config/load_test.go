@@ -119,7 +119,9 @@ func columnsOf(c *config.Config) mapping.Mapping {
 	return m
 }
 
-func given(words ...string) mapping.State { return mapping.State{Values: vals(words...), Given: true} }
+func given(words ...string) mapping.State {
+	return mapping.State{Values: vals(words...), Explicit: true}
+}
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
@@ -187,12 +189,12 @@ func TestEverything(t *testing.T) {
 	})
 	paused := mapping.Condition{Column: "paused", Values: vals("0", "false")}
 	equal(t, "statuses", statesOf(c), states{
-		New: mapping.State{Given: true, Values: []mapping.Value{
+		New: mapping.State{Explicit: true, Values: []mapping.Value{
 			{Text: "NEW"}, null, {Text: "null", Quoted: true}, {Text: "false"}, {Text: "0.50"}}},
-		Error: mapping.State{Given: true,
+		Error: mapping.State{Explicit: true,
 			When: []mapping.Condition{{Column: "state", Values: vals("ERROR")}, paused},
 			Set:  []mapping.Assignment{{Column: "state", Value: vals("ERROR")[0]}, {Column: "paused", Value: vals("0")[0]}}},
-		Success: mapping.State{Given: true,
+		Success: mapping.State{Explicit: true,
 			Set: []mapping.Assignment{{Column: "state", Value: vals("DONE")[0]}, {Column: "done_at", Value: now}, {Column: "error", Value: null}}},
 		Dead: given("DEAD"),
 	})
@@ -261,9 +263,9 @@ func TestWild(t *testing.T) {
 		c := mustLoad(t, "ok-spring-modulith.yaml")
 		equal(t, "status", c.Table.Status, "")
 		equal(t, "statuses", statesOf(c), states{
-			New:     mapping.State{When: []mapping.Condition{{Column: "completion_date", Values: []mapping.Value{null}}}, Given: true},
-			Error:   mapping.State{Keep: true, Given: true},
-			Success: mapping.State{Set: []mapping.Assignment{{Column: "completion_date", Value: now}}, Given: true},
+			New:     mapping.State{When: []mapping.Condition{{Column: "completion_date", Values: []mapping.Value{null}}}, Explicit: true},
+			Error:   mapping.State{Keep: true, Explicit: true},
+			Success: mapping.State{Set: []mapping.Assignment{{Column: "completion_date", Value: now}}, Explicit: true},
 		})
 	})
 }
@@ -291,7 +293,7 @@ func TestFlags(t *testing.T) {
 	equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "status", Values: vals("active")}})
 	equal(t, "error", c.Table.Error, mapping.State{
 		When: []mapping.Condition{{Column: "processed", Values: vals("0")}, {Column: "failed", Values: vals("1")}},
-		Set:  []mapping.Assignment{{Column: "failed", Value: vals("1")[0]}}, Given: true,
+		Set:  []mapping.Assignment{{Column: "failed", Value: vals("1")[0]}}, Explicit: true,
 	})
 }
 

@@ -43,7 +43,7 @@ func statesOf(m mapping.Mapping) any {
 	states := []any{m.Status}
 	for _, s := range m.States() {
 		x := *s.State
-		x.Given = false // a default that is written down is still the default
+		x.Explicit = false // a default that is written down is still the default
 		states = append(states, x)
 	}
 	return states

@@ -72,7 +72,7 @@ func TestQuoted(t *testing.T) {
 
 func TestQuotedKeep(t *testing.T) {
 	c := set(t, "statuses: {error: 'keep'}")
-	equal(t, "error", c.Table.Error, mapping.State{Values: []mapping.Value{{Text: "keep", Quoted: true}}, Given: true})
+	equal(t, "error", c.Table.Error, mapping.State{Values: []mapping.Value{{Text: "keep", Quoted: true}}, Explicit: true})
 }
 
 // TestCoincide holds that error may be the same as new or dead.

@@ -57,7 +57,7 @@ func (v value) statuses(m *mapping.Mapping) {
 
 // state decodes a state: a value, a list of values, when and set, or keep.
 func (v value) state(name string) mapping.State {
-	s := mapping.State{Given: true}
+	s := mapping.State{Explicit: true}
 	switch {
 	case v.isMapping():
 		v.settings(&s)
@@ -131,7 +131,7 @@ func (d *decoder) check(c *Config) {
 		p.Columns = nil
 	}
 	c.Table.Check(p, func(path, problem string) { d.failf(path, "%s", problem) })
-	if _, ageless := c.Policy.Settings.(Refresher); d.has("on_dead") && !c.Table.Dead.Given && !ageless {
+	if _, ageless := c.Policy.Settings.(Refresher); d.has("on_dead") && !c.Table.Dead.Explicit && !ageless {
 		d.failf("on_dead", "no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead")
 	}
 }
@@ -150,11 +150,11 @@ func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
 	named := d.has("table.status")
 	var long bool // whether a state is written in the long form
 	for _, s := range m.States() {
-		named = named || s.Given && s.Mentions(m.Status)
+		named = named || s.Explicit && s.Mentions(m.Status)
 		long = long || len(s.When)+len(s.Set) > 0
 	}
 	used := slices.ContainsFunc(m.States(), func(s mapping.Named) bool {
-		return s.Mentions(m.Status) && (s.Given || named || !long)
+		return s.Mentions(m.Status) && (s.Explicit || named || !long)
 	})
 	for _, w := range m.Where {
 		if w.Column == m.Status && used {

@@ -44,7 +44,7 @@ type Explanation struct {
 // on; a tick that is now is one to come. It is exact but for what is decided
 // only when a pass runs: by caps, aborts, pauses and passes that overlap.
 func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explanation {
-	from, why, ok := r.from(p, now)
+	from, why, ok := r.availableFrom(p, now)
 	if !ok {
 		return Explanation{Reason: why}
 	}
@@ -97,7 +97,7 @@ func (r *Row) Reached(p backlog.Pass, at time.Time) bool {
 // Never says why no pass takes the row, however old it is and however often it has
 // failed; "": one may.
 func (r *Row) Never(now time.Time) string {
-	if _, why, ok := r.from(nil, now); !ok {
+	if _, why, ok := r.availableFrom(nil, now); !ok {
 		return why
 	}
 	return ""
@@ -105,7 +105,7 @@ func (r *Row) Never(now time.Time) string {
 
 // from returns the first moment at which a pass may take the record, zero for
 // at once, and why; ok is false if none ever will.
-func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
+func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	switch {
 	case r.State == backlog.RowSuccess:
 		return at, "it has succeeded", false
@@ -124,7 +124,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 	}
 	why = "it is new"
 	if r.State == backlog.RowError {
-		if at, why, ok = r.fromPolicy(p, now); !ok {
+		if at, why, ok = r.retryFrom(p, now); !ok {
 			return at, why, false
 		}
 	}
@@ -135,7 +135,7 @@ func (r *Row) from(p *backlog.Policy, now time.Time) (at time.Time, why string, 
 }
 
 // fromPolicy is from for a record that has failed.
-func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
+func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Rule().At(backlog.Failed, r.Memory)
 	failed := "it has failed " + times(r.Memory.Failed())
 	switch {
@@ -155,7 +155,7 @@ func (r *Row) fromPolicy(p *backlog.Policy, now time.Time) (at time.Time, why st
 
 // died says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
 // [backlog.ReasonExpired] if no tick came any more after its last failure, else "unknown".
-func (r *Row) died(s *tiers.Schedule, p *backlog.Policy, now time.Time) string {
+func (r *Row) causeOfDeath(s *tiers.Schedule, p *backlog.Policy, now time.Time) string {
 	const unknown = "unknown"
 	if !p.Keeps() || r.Inserted.IsZero() {
 		return unknown // the row counts no failures, or has no age
@@ -212,44 +212,44 @@ type Attempts struct {
 // sheet returns one of any row, without lines but for the first.
 func (r *Row) sheet(x Explanation, now time.Time) *Sheet {
 	e := &Sheet{Entry: r.entry(x, now), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now, zone: r.Zone}
-	e.line("record", Shown(r.Key.String()))
+	e.addLine("record", Shown(r.Key.String()))
 	return e
 }
 
 // told adds what the table's own columns say of its attempts.
-func (e *Sheet) told() {
+func (e *Sheet) addAttempts() {
 	if e.Tried != nil {
-		e.line("attempts", strconv.Itoa(*e.Tried))
+		e.addLine("attempts", strconv.Itoa(*e.Tried))
 	}
 	if e.LastError != nil {
-		e.line("last error", Escaped(*e.LastError))
+		e.addLine("last error", Escaped(*e.LastError))
 	}
 }
 
 // line adds what is known; there may be nothing.
-func (e *Sheet) line(what, text string) {
+func (e *Sheet) addLine(what, text string) {
 	if text != "" {
 		e.Lines = append(e.Lines, what+"\t"+text)
 	}
 }
 
-func (e *Sheet) moment(what string, t time.Time) {
+func (e *Sheet) addTime(what string, t time.Time) {
 	if !t.IsZero() {
-		e.line(what, Exactly(t, e.zone)+", "+FromNow(t, e.now))
+		e.addLine(what, Exactly(t, e.zone)+", "+FromNow(t, e.now))
 	}
 }
 
 // explain adds whether the record is due and when it is tried next.
-func (e *Sheet) explain(x Explanation, unless string) *Sheet {
+func (e *Sheet) addDue(x Explanation, unless string) *Sheet {
 	due, next := "no: ", "none"
 	if x.Due {
 		due = "yes: "
 	}
-	e.line("due", due+Escaped(x.Reason))
+	e.addLine("due", due+Escaped(x.Reason))
 	if !x.Next.IsZero() {
 		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next, e.zone), FromNow(x.Next, e.now), Shown(x.Tier), unless)
 	}
-	e.line("next attempt", next)
+	e.addLine("next attempt", next)
 	return e
 }
 
@@ -261,27 +261,27 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 	}
 	x := Explain(r, s, p, now)
 	e := r.sheet(x, now)
-	e.line("status", r.StatusText())
-	if e.moment("inserted", r.Inserted); r.Inserted.IsZero() {
-		e.line("inserted", "-")
+	e.addLine("status", r.StatusText())
+	if e.addTime("inserted", r.Inserted); r.Inserted.IsZero() {
+		e.addLine("inserted", "-")
 	}
 	if m := r.Memory; m != nil && p.Keeps() {
 		e.Failures, e.LastFailure, e.Planned = &m.Failures, Stamp(m.LastFailure), Stamp(m.Next)
-		e.line("failures", strconv.Itoa(m.Failures))
-		e.moment("last failure", m.LastFailure)
-		e.moment("planned for", m.Next)
+		e.addLine("failures", strconv.Itoa(m.Failures))
+		e.addTime("last failure", m.LastFailure)
+		e.addTime("planned for", m.Next)
 	}
-	e.moment("eligible", r.Eligible)
-	e.moment("expires", r.Expires)
-	if e.told(); r.State == backlog.RowDead {
-		e.Died = new(r.died(s, p, now))
-		e.line("died", *e.Died)
+	e.addTime("eligible", r.Eligible)
+	e.addTime("expires", r.Expires)
+	if e.addAttempts(); r.State == backlog.RowDead {
+		e.Died = new(r.causeOfDeath(s, p, now))
+		e.addLine("died", *e.Died)
 	}
 	unless := ""
 	if most > 0 {
 		unless = fmt.Sprintf(", or a later one if others fill its %d (max_records)", most)
 	}
-	return e.explain(x, unless)
+	return e.addDue(x, unless)
 }
 
 // AttemptSheet returns what is known of a row of the policy refresh.
@@ -304,17 +304,17 @@ func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet
 	}
 	e := r.sheet(x, now)
 	e.State, e.Attempts = State(state), a
-	e.line("state", e.State)
-	e.moment("refresh_at", state.Next)
-	e.line("attempt_no", strconv.Itoa(state.AttemptNo))
-	e.moment("started", state.Started)
-	e.moment("deadline", state.Deadline)
-	e.line("attempt_uid", Shown(state.UID))
-	e.moment("failing since", state.FailingSince)
-	e.line("reason", Shown(state.Reason))
-	e.told()
-	e.line("planned", strings.Join(planned, ", "))
-	e.line("a failure now", Shown(a.Failure))
-	e.moment("gives up", givesUp)
-	return e.explain(x, "")
+	e.addLine("state", e.State)
+	e.addTime("refresh_at", state.Next)
+	e.addLine("attempt_no", strconv.Itoa(state.AttemptNo))
+	e.addTime("started", state.Started)
+	e.addTime("deadline", state.Deadline)
+	e.addLine("attempt_uid", Shown(state.UID))
+	e.addTime("failing since", state.FailingSince)
+	e.addLine("reason", Shown(state.Reason))
+	e.addAttempts()
+	e.addLine("planned", strings.Join(planned, ", "))
+	e.addLine("a failure now", Shown(a.Failure))
+	e.addTime("gives up", givesUp)
+	return e.addDue(x, "")
 }

@@ -135,7 +135,7 @@ func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
 	}
 	if lastError {
 		text := strings.Join(strings.Fields(*cmp.Or(e.LastError, new("-"))), " ")
-		cells = append(cells, Cut(Escaped(text), 100))
+		cells = append(cells, Elide(Escaped(text), 100))
 	}
 	return strings.Join(cells, "\t")
 }

@@ -34,7 +34,7 @@ func OnLines(text string) string {
 }
 
 // Cut cuts the text in its middle to so many columns of a terminal.
-func Cut(s string, columns int) string {
+func Elide(s string, columns int) string {
 	r := []rune(s)
 	if len(r) <= columns {
 		return s

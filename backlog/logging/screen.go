@@ -134,7 +134,7 @@ func (s *Screen) Simulating(name string, i, candidates int) func(done, of int) {
 	if s == nil {
 		return nil
 	}
-	name = inspect.Cut(inspect.Shown(name), 30) // a line is all there is
+	name = inspect.Elide(inspect.Shown(name), 30) // a line is all there is
 	if candidates > 1 {
 		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
 	}

@@ -118,7 +118,7 @@ func (p *PolicyColumns) RefreshColumn(i int) (name string, named bool) {
 // date of insertion of a table that has none.
 func (m Mapping) Refreshing(has func(column string) bool) Mapping {
 	for _, s := range m.States() {
-		if !s.Given {
+		if !s.Explicit {
 			*s.State = State{}
 		}
 	}
@@ -190,11 +190,11 @@ type Assignment struct {
 // A State is a condition that tells which records are in it, and an assignment
 // that gets a record into it. Either Values are both, or When and Set are.
 type State struct {
-	Values []Value      // the status column is one of them, and is set to the first
-	When   []Condition  `yaml:"when"`
-	Set    []Assignment `yaml:"set"`
-	Keep   bool         // the row keeps the state it has
-	Given  bool         // the author named the state; false: a default
+	Values   []Value      // the status column is one of them, and is set to the first
+	When     []Condition  `yaml:"when"`
+	Set      []Assignment `yaml:"set"`
+	Keep     bool         // the row keeps the state it has
+	Explicit bool         // the author named the state; false: a default
 }
 
 // OfStatus returns the status column's values for the state, and whether other
@@ -215,7 +215,7 @@ func (m *Mapping) OfStatus(x State) (values []Value, others bool) {
 // record that gets into the state gets the first. The column's type decides
 // what a value becomes, a text or a number.
 func Is(values ...string) State {
-	s := State{Given: true}
+	s := State{Explicit: true}
 	for _, v := range values {
 		s.Values = append(s.Values, Value{Text: v, Quoted: v == "now" || v == "+1"})
 	}
@@ -266,10 +266,10 @@ func Show(s string) string {
 // record would be handled for ever. fail gets the path of a setting and the
 // problem with it.
 func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
-	m.checkHalves(fail)
+	m.checkSetMeetsWhen(fail)
 	m.checkStates(fail)
 	m.checkWrites(p, fail)
-	if p.Once && !m.Dead.Given && m.failedIsNew() {
+	if p.Once && !m.Dead.Explicit && m.failedIsNew() {
 		fail("policy", p.Name+" needs failed records to be told from new ones, else each is tried again; "+
 			"give statuses.error a value or condition of its own, or add statuses.dead")
 	}
@@ -284,7 +284,7 @@ func FirstProblem(check func(fail func(field, problem string))) (err error) {
 }
 
 // checkHalves reports states whose set leads to where their own when is not met.
-func (m *Mapping) checkHalves(fail func(path, problem string)) {
+func (m *Mapping) checkSetMeetsWhen(fail func(path, problem string)) {
 	for _, s := range m.States() {
 		when := m.condition(State{When: s.When})
 		for _, a := range s.Set {
@@ -339,7 +339,7 @@ func (m *Mapping) checkStates(fail func(path, problem string)) {
 // failedIsNew reports whether a record that has failed is still new.
 func (m *Mapping) failedIsNew() bool {
 	isNew := m.condition(m.New)
-	return m.Error.Keep || isNew.leadsTo(isNew, m.ways(m.Error)[0]) // the first is what is written
+	return m.Error.Keep || isNew.leadsTo(isNew, m.assignmentsInto(m.Error)[0]) // the first is what is written
 }
 
 // A condition holds, for columns that it speaks of, the values that meet it.
@@ -363,7 +363,7 @@ func (m *Mapping) condition(s State) condition {
 // leads reports whether some way into the state leads from one of the conditions
 // to another.
 func (m *Mapping) leads(s State, to condition, from ...condition) bool {
-	return len(to) > 0 && slices.ContainsFunc(m.ways(s), func(set []Assignment) bool {
+	return len(to) > 0 && slices.ContainsFunc(m.assignmentsInto(s), func(set []Assignment) bool {
 		return slices.ContainsFunc(from, func(c condition) bool { return c.leadsTo(to, set) })
 	})
 }
@@ -394,7 +394,7 @@ func (c condition) leadsTo(to condition, set []Assignment) bool {
 func excludes(values map[Value]bool, v Value) bool { return v.IsNow() || !values[v.Plain()] }
 
 // ways returns the ways into a state: one for each value, or its assignments.
-func (m *Mapping) ways(s State) (ways [][]Assignment) {
+func (m *Mapping) assignmentsInto(s State) (ways [][]Assignment) {
 	for _, v := range s.Values {
 		ways = append(ways, []Assignment{{m.Status, v}})
 	}
@@ -518,11 +518,11 @@ func DidYouMeanFile(path, hint string) string {
 
 // Near returns the word that was probably meant, "" if none is near.
 func Near(got string, words []string) (best string) {
-	got = fold(got)
+	got = normalized(got)
 	least := len(got)/3 + 1
 	for _, w := range words {
-		n := levenshtein.ComputeDistance(got, fold(w))
-		if letters(got) == letters(fold(w)) { // swapped
+		n := levenshtein.ComputeDistance(got, normalized(w))
+		if letters(got) == letters(normalized(w)) { // swapped
 			n = min(n, 1)
 		}
 		if n < least {
@@ -536,7 +536,7 @@ var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // fold makes maxAge, max-age and MAX_AGE alike. What is too long to be a slip
 // of any key is cut, which bounds the work of comparing.
-func fold(s string) string {
+func normalized(s string) string {
 	s = s[:min(len(s), 40)]
 	return strings.ToLower(separators.Replace(s))
 }

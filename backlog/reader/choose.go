@@ -161,7 +161,7 @@ func (v *View) RequeuedStatuses() (list []string) {
 			list = append(list, value.Text)
 		}
 	}
-	if m.Dead.Given {
+	if m.Dead.Explicit {
 		add(m.Dead, "dead")
 	}
 	switch {

@@ -145,7 +145,7 @@ func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
 		case isMoment && row.Zone != nil:
 			c.Value = new(inspect.Exactly(at, row.Zone))
 		default:
-			c.Value = new(inspect.Cut(valueText(value), mostShown))
+			c.Value = new(inspect.Elide(valueText(value), mostShown))
 		}
 		cells = append(cells, c)
 	}

@@ -152,7 +152,7 @@ func (s *canvas) legend(curves []Result) {
 	for i, c := range curves {
 		color, dash := styleOf(i)
 		s.line(color, 2, dash, image.Pt(plotLeft, y), image.Pt(x, y))
-		s.text(inspect.Cut(c.Name, most), x+8, y+5, alignStart)
+		s.text(inspect.Elide(c.Name, most), x+8, y+5, alignStart)
 		y += legendLine
 	}
 	if len(s.outages) > 0 {

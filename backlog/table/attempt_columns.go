@@ -72,7 +72,7 @@ func checkAttemptColumn(i int, c *column) error {
 	switch {
 	case i == mapping.AttemptNo && cannotCount(c):
 		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count attempts", c.Name, c.Decl)
-	case i == mapping.AttemptUID && (!isPlainText(c) || c.Length > 0 && c.Length < minUID):
+	case i == mapping.AttemptUID && (!isPlainText(c) || c.MaxLength > 0 && c.MaxLength < minUID):
 		return problem(fmt.Sprintf("name a column of texts of %d characters or more", minUID),
 			"policy: column %s is %s, which cannot hold the token of an attempt", c.Name, c.Decl)
 	case i != mapping.AttemptNo && i != ruleColumn && c.NotNull && (i != mapping.Disabled || isDisabledByTime(c)):
@@ -111,8 +111,8 @@ func (c *attemptColumns) conditions() error {
 		name := c.text.Quote(col.Name)
 		enabled := name + " IS NULL"
 		if c.disabledAt, c.enabled = isDisabledByTime(col), "NULL"; !c.disabledAt {
-			no, err := col.Typed(mapping.Value{Text: "false"})
-			yes, wrong := col.Typed(mapping.Value{Text: "true"})
+			no, err := col.Convert(mapping.Value{Text: "false"})
+			yes, wrong := col.Convert(mapping.Value{Text: "true"})
 			if err = cmp.Or(err, wrong); err != nil {
 				return problem("name a column of booleans, of numbers or of times", "policy: %v", err)
 			}
@@ -222,7 +222,7 @@ func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
 		case times[i] != nil && !times[i].IsZero():
 			v = c.form(i).Exact(*times[i])
 		case i == mapping.AttemptNo:
-			v = col.AtMost(s.AttemptNo)
+			v = col.CapCount(s.AttemptNo)
 		case i == mapping.AttemptUID && s.UID != "":
 			v = col.Fit(s.UID)
 		case i == mapping.DisabledReason && s.Reason != "":

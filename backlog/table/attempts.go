@@ -17,7 +17,7 @@ import (
 // An attemptWriter writes the outcomes of attempts, under the refresh policy. A group is written
 // in one transaction that reads its rows first and keeps them from others.
 //
-// The mapping's statuses only show what is so: those with Given are written when an attempt
+// The mapping's statuses only show what is so: those that are Explicit are written when an attempt
 // ends, new and error while the row goes on, success when no further start is planned, dead
 // when it is disabled. A start and a skipped attempt write none.
 type attemptWriter struct{ *Table }
@@ -176,13 +176,13 @@ func (t attemptWriter) writeRow(
 	stmt := prepared[w.text]
 	if stmt == nil {
 		var err error
-		if stmt, err = tx.PrepareContext(ctx, t.text.Place(w.text)); err != nil {
+		if stmt, err = tx.PrepareContext(ctx, t.text.Rebind(w.text)); err != nil {
 			return nil, err
 		}
 		prepared[w.text] = stmt
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.args...))
-	if err == nil && n == 0 && !t.db.ChangedOnly { // though the row is locked
+	if err == nil && n == 0 && !t.db.CountsChangedOnly { // though the row is locked
 		err = t.unchanged("policy.refresh")
 	}
 	if err == nil && len(t.catalog.Triggers) > 0 {
@@ -246,7 +246,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 	for _, g := range steps {
 		w, left := t.refreshWrite(&g, now, now)
 		if w.text != "" {
-			if _, err := tx.ExecContext(ctx, t.text.Place(w.text), w.args...); err != nil {
+			if _, err := tx.ExecContext(ctx, t.text.Rebind(w.text), w.args...); err != nil {
 				return t.untaken("policy.refresh", w, err)
 			}
 		}
@@ -296,7 +296,7 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 	}
 	w.set, w.args = t.bound(onceEach(append(w.set, a.also...)), w.work)
 	w.text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
-	w.args = db.Bind(w.args, s.Record.Key)
+	w.args = db.AppendKeys(w.args, s.Record.Key)
 	return w, left
 }
 
@@ -354,14 +354,14 @@ func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, 
 func (t *layout) recordsText(cond, tail string, given bool) string {
 	conds := conditions{list: append([]string{cond}, t.keyed()...)}
 	conds.add(t.whereUnsearched, nil)
-	return "SELECT " + db.Named(t.exprs(given)) + " FROM " + t.name + " WHERE " + conds.all() + tail
+	return "SELECT " + db.SelectList(t.exprs(given)) + " FROM " + t.name + " WHERE " + conds.all() + tail
 }
 
 // records returns the records of the rows that meet the condition, whatever their state,
 // until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
 // for [layout.overdue]. Without given, there are no values for handlers.
 func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
-	rows, err := q.QueryContext(ctx, t.text.Place(t.recordsText(cond, tail, given)), args...)
+	rows, err := q.QueryContext(ctx, t.text.Rebind(t.recordsText(cond, tail, given)), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 // lockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
 func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Memory, error) {
-	args := db.Bind(nil, lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
+	args := db.AppendKeys(nil, lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
 	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
 	now := make(map[uint64]*backlog.Memory, len(list))
 	for i := range list {

@@ -287,7 +287,7 @@ func (h *harness) mapping() mapping.Mapping {
 	if h.want.Refresh {
 		m.Policy = &mapping.PolicyColumns{Refresh: make(mapping.Names, len(mapping.RefreshColumns))}
 		for _, s := range m.States() {
-			s.Given = len(s.Values) > 0
+			s.Explicit = len(s.Values) > 0
 		}
 	}
 	return m

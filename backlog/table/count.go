@@ -34,7 +34,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 		if b.cond = exhausted; exhausted != "" {
 			n := 0
-			if err := t.db.One(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+t.pending(b).all(), nil, &n); err != nil {
+			if err := t.db.QueryOne(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+t.pending(b).all(), nil, &n); err != nil {
 				return c, err
 			}
 			c.Exhausted += n
@@ -45,7 +45,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 
 // countBy counts the rows by the values of an expression as text; NULL is "NULL".
 func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error) {
-	groups, err := db.Values(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
+	groups, err := db.QueryValues(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {
 		name := "NULL"
@@ -138,7 +138,7 @@ func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges 
 	}
 	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + t.pending(b).all() + " GROUP BY 1"
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
-	groups, err := db.Values(ctx, t.db, text, args, 3)
+	groups, err := db.QueryValues(ctx, t.db, text, args, 3)
 	for _, g := range groups {
 		at, _ := db.AsCount(t.d.Value(nil, g[0]))
 		n, _ := db.AsCount(t.d.Value(nil, g[1]))

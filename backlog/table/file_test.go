@@ -224,7 +224,7 @@ func quoted(s string) mapping.Value { return mapping.Value{Text: s, Quoted: true
 var null = mapping.Value{Null: true}
 
 // is returns the state of the status column's values.
-func is(values ...mapping.Value) mapping.State { return mapping.State{Values: values, Given: true} }
+func is(values ...mapping.Value) mapping.State { return mapping.State{Values: values, Explicit: true} }
 
 func cond(column string, values ...mapping.Value) mapping.Condition {
 	return mapping.Condition{Column: column, Values: values}

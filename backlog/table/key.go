@@ -14,9 +14,9 @@ func (r *resolver) keyColumns() {
 	for _, name := range r.t.m.ID {
 		c := r.column("table.id", name)
 		switch {
-		case c.Ordinal:
+		case c.LabelOrder:
 			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, whose order is not that of its texts", r.t.text.Quote(c.Name), c.Decl)
-		case c.Several:
+		case c.Composite:
 			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, of which a value is several: it is no key", r.t.text.Quote(c.Name), c.Decl)
 		}
 		names = append(names, c.Name)

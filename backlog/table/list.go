@@ -38,7 +38,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 		return list, err
 	}
 	exprs := len(t.shown(t.exprs(c.Given)))
-	err = t.db.Within(ctx, func(ctx context.Context) error {
+	err = t.db.Do(ctx, func(ctx context.Context) error {
 		looked, size := 0, 0
 		list = Listing{}
 		for _, s := range t.steps(after) {
@@ -51,7 +51,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 				rest = slices.Repeat([]any{new(any)}, len(s.order))
 			}
 			text, args := t.listQuery(c, s, most)
-			rows, err := t.db.Read.QueryContext(ctx, t.text.Place(text), args...)
+			rows, err := t.db.Read.QueryContext(ctx, t.text.Rebind(text), args...)
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
 		b := c.sets[i]
 		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.Named(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond}, s.list, c.list), " AND ")
+		exprs, cond := db.SelectList(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond}, s.list, c.list), " AND ")
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
 	})
 }
@@ -185,7 +185,7 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
 	if f.Status != "" && t.status != "" {
-		v, err := t.catalog.Find(t.m.Status, true).Typed(mapping.Value{Text: f.Status})
+		v, err := t.catalog.Find(t.m.Status, true).Convert(mapping.Value{Text: f.Status})
 		if err != nil {
 			return c, err
 		}
@@ -284,11 +284,11 @@ func (c *choice) ofAnySet() conditions {
 // most 100, in the order of their keys.
 func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		cond, args, left := t.text.Unsearched(c.ofAnySet().all()), c.args, cmp.Or(c.Limit, math.MaxInt)
+		cond, args, left := t.text.WithoutIndex(c.ofAnySet().all()), c.args, cmp.Or(c.Limit, math.MaxInt)
 		if len(c.Keys) > 0 {
 			cond += " AND " + t.text.KeyIn(t.key, len(c.Keys))
 		}
-		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, db.Bind(args, c.Keys...)) {
+		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, db.AppendKeys(args, c.Keys...)) {
 			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
 			rows = rows[:min(left, len(rows))]
 			if left -= len(rows); !yield(rows, err) || left == 0 {
@@ -329,7 +329,7 @@ func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, ol
 		isOld, args = t.past(t.inserted, before)
 	}
 	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + c.ofAnySet().all()
-	err = t.db.One(ctx, text, append(args, c.args...), &n, &old)
+	err = t.db.QueryOne(ctx, text, append(args, c.args...), &n, &old)
 	return n, old, err
 }
 

@@ -181,8 +181,8 @@ func TestMySQLPlans(t *testing.T) {
 		}
 		_, s := mysqlStore(t, rawURL, x.m)
 		p := plans(t, s)[0]
-		if p.Bad != x.bad || !strings.HasPrefix(p.Hint, "CREATE INDEX `BACKLOG_backlog_") {
-			t.Errorf("%s: got %q and the cure %s, want %q, by %q", x.index, p.Bad, p.Hint, x.bad, p.Steps)
+		if p.Problem != x.bad || !strings.HasPrefix(p.Hint, "CREATE INDEX `BACKLOG_backlog_") {
+			t.Errorf("%s: got %q and the cure %s, want %q, by %q", x.index, p.Problem, p.Hint, x.bad, p.Steps)
 		}
 		steps, err := doctor.MissingIndexes(t.Context(), s, noon)
 		if err != nil || len(steps) != 1 {
@@ -218,8 +218,8 @@ func TestMySQLDescendingIndexes(t *testing.T) {
 	} {
 		execMySQL(t, plain, "CREATE INDEX "+x.index)
 		_, s := mysqlStore(t, rawURL, plainMapping())
-		if p := plans(t, s)[0]; p.Bad != x.bad {
-			t.Errorf("%s: got %q, want %q, by %q", x.index, p.Bad, x.bad, p.Steps)
+		if p := plans(t, s)[0]; p.Problem != x.bad {
+			t.Errorf("%s: got %q, want %q, by %q", x.index, p.Problem, x.bad, p.Steps)
 		}
 	}
 	db, s := mysqlStore(t, rawURL, plainMapping())

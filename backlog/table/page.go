@@ -64,9 +64,9 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 		return nil, nil
 	}
 	q.Limit, q.After, q.Until = mostStrays, backlog.Cursor{}, backlog.Cursor{}
-	ranges := order.known().Below(q.Since)
+	ranges := order.known().RangesBefore(q.Since)
 	if t.lanes[q.Lane].byWait {
-		ranges = order.known().Above(q.Now)
+		ranges = order.known().RangesAfter(q.Now)
 	}
 	terms := t.terms(q.Lane)
 	for _, r := range ranges {
@@ -89,7 +89,7 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 // strayDeadlines adds the running attempts that are never overdue to the list.
 func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query, list []backlog.Unreadable) ([]backlog.Unreadable, error) {
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
-	ranges := t.writeForm(tc).Above(q.Now)
+	ranges := t.writeForm(tc).RangesAfter(q.Now)
 	for _, r := range ranges {
 		cond, args := t.within(tc, r)
 		text := t.recordsText(t.refresh.running+" AND "+cond, fmt.Sprint(" LIMIT ", q.Limit), false)
@@ -108,9 +108,9 @@ func (t *Table) unreadable(ctx context.Context, q backlog.Query, terms []term, t
 		return nil, nil
 	}
 	var s scanner
-	err := t.db.Within(ctx, func(ctx context.Context) error {
+	err := t.db.Do(ctx, func(ctx context.Context) error {
 		s = scanner{t: t, q: q, seg: segDated, terms: terms, again: true}
-		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Place(text), args)
+		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 		}
 		cond, args := t.pageConditions(q, p, b, x.class)
 		from := t.from(lead, t.lanes[q.Lane].time.quoted)
-		exprs := db.Named(t.exprs(p.stray == nil))
+		exprs := db.SelectList(t.exprs(p.stray == nil))
 		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), args
 	})
 }
@@ -229,12 +229,12 @@ func (t *layout) orderBy(c *timeCol) []string {
 // columns of one value each, and then in the order of another. Where planners need
 // it, it carries an index hint; else it is the quoted table name.
 func (t *layout) from(lead []string, order string) string {
-	if t.text.Hint == "" || len(lead) == 0 || t.d.NoHints.Load() {
+	if t.text.IndexHint == "" || len(lead) == 0 || t.d.NoHints.Load() {
 		return t.name
 	}
 	for _, x := range t.catalog.ServingIndexes(t.names(lead), t.names(append([]string{order}, t.key...))) {
 		if x.Name != "" {
-			return fmt.Sprintf(t.text.Hint, t.name, t.text.Quote(x.Name))
+			return fmt.Sprintf(t.text.IndexHint, t.name, t.text.Quote(x.Name))
 		}
 	}
 	return t.name
@@ -334,7 +334,7 @@ func (t *layout) keyed() (list []string) {
 // page reads one page of a segment. Its Next is zero where there was no row.
 func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 	empty := scanner{t: t, q: s.q, seg: s.seg, terms: t.terms(s.q.Lane), again: s.again}
-	err := t.db.Within(ctx, func(ctx context.Context) error {
+	err := t.db.Do(ctx, func(ctx context.Context) error {
 		*s = empty
 		if len(s.terms) == 0 {
 			return nil // no state is in this lane
@@ -344,7 +344,7 @@ func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 				break
 			}
 			text, args := t.pageQuery(s.q, p, s.terms, s.room())
-			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Place(text), args)
+			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
 			if err != nil {
 				return err
 			}
@@ -366,14 +366,14 @@ func (t *layout) aged(q backlog.Query) (string, []any) {
 	}
 	if form := t.inserted.known(); form != nil {
 		or.add(t.fromCut(t.inserted, form.Since(q.Since)))
-		or.add(t.within(t.inserted, form.Below(q.Since)[0]))
+		or.add(t.within(t.inserted, form.RangesBefore(q.Since)[0]))
 		or.add(t.misread(t.inserted))
 	}
 	if len(or.list) == 0 {
 		or.add(never, nil) // no row has a date, or one just now, which cannot be read yet
 	}
 	// The order must come from the index that this has no part in.
-	return t.text.Unsearched(strings.Join(or.list, " OR ")), or.args
+	return t.text.WithoutIndex(strings.Join(or.list, " OR ")), or.args
 }
 
 // A Reading is a query by which pages are read, and the index that is to answer it.
@@ -437,7 +437,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 	var equal []string
 	for _, has := range []map[string]any{t.where.equal, b.equal} {
 		for name, v := range has {
-			if v != nil || t.text.SearchedFirst {
+			if v != nil || t.text.EqualFirst {
 				equal = append(equal, name)
 			}
 		}
@@ -481,7 +481,7 @@ func (t *Table) Statements() []string {
 		}
 		list = append(list, t.expireText(x))
 	}
-	return lists.Distinct(lists.Map(lists.NonEmpty(list...), t.text.Place))
+	return lists.Distinct(lists.Map(lists.NonEmpty(list...), t.text.Rebind))
 }
 
 // Written returns the quoted columns that passes write.

@@ -25,8 +25,8 @@ func plans(tb testing.TB, s *table.Table) []doctor.Plan {
 func wantGoodPlans(tb testing.TB, what string, s *table.Table) {
 	tb.Helper()
 	for _, p := range plans(tb, s) {
-		if p.Bad != "" {
-			tb.Errorf("%s: %s: %s, by %q", what, p.What, p.Bad, p.Steps)
+		if p.Problem != "" {
+			tb.Errorf("%s: %s: %s, by %q", what, p.What, p.Problem, p.Steps)
 		}
 	}
 }
@@ -222,8 +222,8 @@ func TestPlansAreBadWithoutTheIndex(t *testing.T) {
 				cures[i] = strings.Replace(cures[i], "(", `("payload", `, 1) + ` AND "payload" = 'mail'`
 				cures[i] = strings.NewReplacer("96fef831", "c258077f", "38ee26bc", "6d6a5801").Replace(cures[i])
 			}
-			if p.Bad != bad || p.Hint != cures[i] || len(p.Steps) == 0 {
-				t.Errorf("%q: %s: got %q, want %q\ncure %s\nwant %s\nby %q", x.index, p.What, p.Bad, bad, p.Hint, cures[i], p.Steps)
+			if p.Problem != bad || p.Hint != cures[i] || len(p.Steps) == 0 {
+				t.Errorf("%q: %s: got %q, want %q\ncure %s\nwant %s\nby %q", x.index, p.What, p.Problem, bad, p.Hint, cures[i], p.Steps)
 			}
 			f.exec(p.Hint)
 		}

@@ -116,7 +116,7 @@ func (r *resolver) counted() {
 	if cannotCount(count) {
 		r.refuse("name a column of whole numbers", "policy: column %s is %s, which cannot count failures", count.Name, count.Decl)
 	}
-	if count.Most > 0 && int64(m.Retries) >= count.Most {
+	if count.MaxCount > 0 && int64(m.Retries) >= count.MaxCount {
 		r.refuse("let it give up earlier, or name a column of larger numbers", "policy: column %s is %s, which cannot count %d failures", count.Name, count.Decl, m.Retries+1)
 	}
 	c := &t.policy
@@ -125,7 +125,7 @@ func (r *resolver) counted() {
 	c.column = count
 	c.last = r.policyTime(m.Last)
 	// A number, not one more: to be written twice must do no harm.
-	failures := assign{col: c.count, of: func(s *backlog.Settlement) any { return c.column.AtMost(s.Memory.Failures) }}
+	failures := assign{col: c.count, of: func(s *backlog.Settlement) any { return c.column.CapCount(s.Memory.Failures) }}
 	last := assign{col: c.last.quoted, of: func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }}
 	c.failed = []assign{failures, last}
 	c.died = c.failed
@@ -242,7 +242,7 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 		if n >= last && last != c.rule.Retries { // more are within
 			// As a plain comparison it would tempt a planner to go through all
 			// of them by the count.
-			x.cond = t.text.Unsearched(fmt.Sprintf("%s >= %d", c.count, n))
+			x.cond = t.text.WithoutIndex(fmt.Sprintf("%s >= %d", c.count, n))
 			x.many = true
 		}
 		list = append(list, x)

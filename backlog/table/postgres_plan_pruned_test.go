@@ -46,8 +46,8 @@ func TestPostgresPlansOfNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range plans(t, got) {
-				if p.Bad != "" || p.Index == "" {
-					t.Errorf("%s: %q by %q: %s", p.What, p.Steps, p.Index, p.Bad)
+				if p.Problem != "" || p.Index == "" {
+					t.Errorf("%s: %q by %q: %s", p.What, p.Steps, p.Index, p.Problem)
 				}
 			}
 		})

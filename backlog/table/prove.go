@@ -74,9 +74,9 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 // in whose forms times are written. All else is the trial write's to find out, see
 // [Table.Try].
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
-	return t.db.Within(ctx, func(ctx context.Context) error {
+	return t.db.Do(ctx, func(ctx context.Context) error {
 		for _, x := range t.writer.targets(now) {
-			if err := t.db.Plan(ctx, t.text.Place(x.text), len(x.args)+len(t.key)); err != nil {
+			if err := t.db.Plan(ctx, t.text.Rebind(x.text), len(x.args)+len(t.key)); err != nil {
 				return t.untaken(settings[x.target], x, err)
 			}
 			for _, a := range x.set {
@@ -84,7 +84,7 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 				if c.Domain == "" || a.expr == "?" || strings.Contains(a.expr, a.col) {
 					continue
 				}
-				if _, err := db.Texts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
+				if _, err := db.QueryTexts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
 					return t.untaken(settings[x.target], x, err)
 				}
 			}

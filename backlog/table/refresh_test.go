@@ -114,7 +114,7 @@ func TestRefreshCreate(t *testing.T) {
 	tab := f.store(m)
 	wantGoodPlans(t, "created from nothing", tab)
 	for _, r := range tab.Readings(noon) {
-		steps, err := db.Rows(ctx, f.plain, "EXPLAIN QUERY PLAN "+strings.ReplaceAll(r.Query, "?", "9"))
+		steps, err := db.QueryRows(ctx, f.plain, "EXPLAIN QUERY PLAN "+strings.ReplaceAll(r.Query, "?", "9"))
 		if err != nil {
 			t.Fatal(err)
 		}

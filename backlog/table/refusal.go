@@ -20,7 +20,7 @@ type untaken struct {
 	write update
 	place string // in the file, that says what is set
 	said  string
-	judge db.Judge
+	judge db.GuardKind
 	name  string // see [db.Fault]
 	error        // for a person, as if it refused every row
 }
@@ -33,12 +33,12 @@ func (t *Table) untaken(place string, w update, err error) error {
 	class, shown := t.db.Class(err), w.shown(t.text)
 	u := &untaken{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
-	u.judge, u.name = t.db.JudgeOf(err)
+	u.judge, u.name = t.db.GuardOf(err)
 	switch {
-	case t.db.MayPass(err):
+	case t.db.IsTransient(err):
 		return err
 	case class == db.Denied:
-		return &backlog.Refusal{Reach: backlog.EveryRow, Err: t.db.Explained(err)}
+		return &backlog.Refusal{Reach: backlog.EveryRow, Err: t.db.AsProblem(err)}
 	case class == db.Refused:
 		u.error = problem("change it to one that the table takes", "%s: table %s does not take %s: %s", place, t.m.Name, shown, u.said)
 		return u
@@ -99,16 +99,16 @@ const anyColumn = "the row as a whole"
 func (t *layout) reach(w update, guards []db.Guard) (r backlog.Reach, because []string) {
 	r = backlog.EveryRow
 	for i := range guards {
-		if guards[i].SeesAll() {
+		if guards[i].ReadsWholeRow() {
 			because = append(because, anyColumn)
 		}
-		for _, name := range guards[i].Names(t.catalog.ColumnNames()) {
+		for _, name := range guards[i].Mentions(t.catalog.ColumnNames()) {
 			quoted := t.text.Quote(name)
 			switch {
-			case guards[i].Judge == db.Check && t.varies(w, quoted):
+			case guards[i].Kind == db.Check && t.varies(w, quoted):
 				r = backlog.OneRow
 			case w.fixes(quoted), quoted == t.status:
-			case guards[i].Judge == db.Trigger && slices.Contains(t.key, quoted): // by which it finds the row
+			case guards[i].Kind == db.Trigger && slices.Contains(t.key, quoted): // by which it finds the row
 			case w.sets(quoted), t.selects(quoted):
 				r = backlog.OneRow
 			default:
@@ -184,8 +184,8 @@ func (t *Table) guardsOf(ctx context.Context, u *untaken) []db.Guard {
 	if err != nil {
 		return nil
 	}
-	of := func(judge db.Judge, is func(db.Guard) bool) []db.Guard {
-		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Judge != judge || !is(g) })
+	of := func(judge db.GuardKind, is func(db.Guard) bool) []db.Guard {
+		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Kind != judge || !is(g) })
 	}
 	hasName := func(g db.Guard) bool { return g.Name == "" || strings.EqualFold(g.Name, u.name) }
 	if u.judge == db.Check || u.judge == db.ForeignKey {

@@ -124,8 +124,8 @@ func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 
 // rewriteCond is the condition of rows that are not written yet.
 func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
-	cond := t.text.Unsearched(x.all()) + " AND " + t.text.KeyIn(t.key, len(rows))
-	return cond, db.Bind(slices.Clone(x.args), lists.Map(rows, t.keyOf)...)
+	cond := t.text.WithoutIndex(x.all()) + " AND " + t.text.KeyIn(t.key, len(rows))
+	return cond, db.AppendKeys(slices.Clone(x.args), lists.Map(rows, t.keyOf)...)
 }
 
 // rewriteRows writes to rows with one statement, and finds out why they are as they were. Of
@@ -133,7 +133,7 @@ func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
 func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
 	all := int64(len(rows))
 	text, args := t.rewriteUpdate(x, rows)
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(text), args...))
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(text), args...))
 	if err != nil || n >= all && (x.remain || len(t.catalog.Triggers) == 0) {
 		return err
 	}
@@ -144,7 +144,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 		return err
 	case still == 0 && n < all:
 		return backlog.ErrConflict
-	case still == 0 || all == 1 && x.remain && t.db.ChangedOnly: // it had all that is written before
+	case still == 0 || all == 1 && x.remain && t.db.CountsChangedOnly: // it had all that is written before
 		return nil
 	}
 	return t.unchanged(x.place)
@@ -192,7 +192,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 // expireAll expires the set with one statement. done is false if it must be done by groups:
 // some rows are left as they are, or are refused, or hold texts that compare like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.Named(t.sel.exprs), t.name, x.all(), mostShown)
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.SelectList(t.sel.exprs), t.name, x.all(), mostShown)
 	rows, err := t.rows(ctx, text, x.args, len(t.sel.exprs))
 	if err != nil {
 		return 0, false, err
@@ -208,9 +208,9 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	}
 	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
 	_, values := t.bound(t.expireSet, work{at: e.Now})
-	err = t.db.Within(ctx, func(ctx context.Context) error {
+	err = t.db.Do(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
-			count, err := db.Affected(tx.ExecContext(ctx, t.text.Place(t.expireText(x)), slices.Concat(values, x.args)...))
+			count, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(t.expireText(x)), slices.Concat(values, x.args)...))
 			n = int(count)
 			return err
 		})
@@ -227,7 +227,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 // expiring is how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
 	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
-	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.Unsearched(x.all()), x.args)
+	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.WithoutIndex(x.all()), x.args)
 	w := rewriting{
 		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
 		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),

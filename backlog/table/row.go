@@ -43,7 +43,7 @@ func (t *layout) newColumns() columns {
 			i = len(s.exprs)
 			at[quoted] = i
 			c := t.quotedColumn(quoted)
-			s.exprs, s.needed = append(s.exprs, cmp.Or(c.Expr, t.text.AsStored(quoted))), append(s.needed, "NULL")
+			s.exprs, s.needed = append(s.exprs, cmp.Or(c.ReadExpr, t.text.AsStored(quoted))), append(s.needed, "NULL")
 			s.columns = append(s.columns, c)
 		}
 		if !handlers {
@@ -75,7 +75,7 @@ func (t *layout) newColumns() columns {
 	for _, c := range []*column{t.attempts, t.errCol} {
 		expr := "NULL"
 		if c != nil {
-			expr = cmp.Or(c.Expr, t.text.AsStored(t.text.Quote(c.Name)))
+			expr = cmp.Or(c.ReadExpr, t.text.AsStored(t.text.Quote(c.Name)))
 		}
 		s.told, s.columns = append(s.told, expr), append(s.columns, c)
 	}
@@ -102,7 +102,7 @@ func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
 // error is [backlog.ErrConflict] where no row has the key.
 func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns []string) ([]any, error) {
 	text := "SELECT " + strings.Join(columns, ", ") + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1)
-	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), len(columns))
+	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, k)...), len(columns))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, backlog.ErrConflict
 	}
@@ -124,7 +124,7 @@ func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...an
 
 // rows returns the first n expressions of [layout.shown], or all of a page, of a query's rows.
 func (t *Table) rows(ctx context.Context, text string, args []any, n int) ([][]any, error) {
-	return db.Each(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, n) })
+	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, n) })
 }
 
 // groupsByKey returns the expressions, a page's or those of [layout.shown], of the rows
@@ -134,7 +134,7 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, all s
 	return func(yield func([][]any, error) bool) {
 		cond, bound := all, args
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.Named(exprs), t.name, cond, strings.Join(t.key, ", "), size)
+			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.SelectList(exprs), t.name, cond, strings.Join(t.key, ", "), size)
 			rows, err := t.rows(ctx, text, bound, len(exprs))
 			if err == nil && len(rows) == 0 {
 				return
@@ -206,7 +206,7 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
-		text := "SELECT " + db.Named(t.sel.exprs) + " FROM " + t.name + " WHERE " + conds.all() + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
+		text := "SELECT " + db.SelectList(t.sel.exprs) + " FROM " + t.name + " WHERE " + conds.all() + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
 		rows, err := t.rows(ctx, text, []any{most}, len(t.sel.exprs))
 		if err != nil {
 			return nil, err
@@ -408,12 +408,12 @@ func (t *layout) ParseKey(text string) (backlog.Key, error) { return db.ParseKey
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
 // cannot take the key for one of the table.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
-	filter := t.text.Unsearched(cmp.Or(t.where.cond, always))
+	filter := t.text.WithoutIndex(cmp.Or(t.where.cond, always))
 	exprs := t.shown(t.sel.exprs)
-	text := fmt.Sprintf("SELECT %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s", db.Named(exprs), filter, t.name, t.text.KeyIn(t.key, 1))
-	err = t.db.Within(ctx, func(ctx context.Context) error {
+	text := fmt.Sprintf("SELECT %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s", db.SelectList(exprs), filter, t.name, t.text.KeyIn(t.key, 1))
+	err = t.db.Do(ctx, func(ctx context.Context) error {
 		var within int
-		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, k)...), len(exprs), &within)
+		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, k)...), len(exprs), &within)
 		if t.db.Class(err) == db.Refused {
 			return db.NotAKey(t.m.Name, t.keys, k)
 		}
@@ -500,7 +500,7 @@ func (t *layout) standingLabel(n int) string {
 // is due, in the order of the keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for _, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.Unsearched(t.pending(b).all()), nil) {
+		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.WithoutIndex(t.pending(b).all()), nil) {
 			if err != nil {
 				return err
 			}
@@ -516,6 +516,6 @@ func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.R
 func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
 	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(lists.NonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
-	rows, err := db.Values(ctx, t.db, text, nil, 1)
+	rows, err := db.QueryValues(ctx, t.db, text, nil, 1)
 	return lists.Map(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
 }

@@ -98,7 +98,7 @@ func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []upda
 			}
 			continue
 		}
-		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(x.text)); err != nil {
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(x.text)); err != nil {
 			return nil, err
 		}
 		writes = append(writes, x)
@@ -109,7 +109,7 @@ func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []upda
 // writeBatches writes each batch with one statement.
 func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) error {
 	for _, x := range writes {
-		n, err := t.prepared.Exec(ctx, tx, t.text.Place(x.text), x.args)
+		n, err := t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
 		if err != nil || n != int64(len(x.rows)) {
 			return cmp.Or(err, backlog.ErrConflict)
 		}
@@ -125,7 +125,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	x := t.updateOf(s)
 	found := int64(0)
 	if x.text != "" {
-		found, err = t.prepared.Exec(ctx, tx, t.text.Place(x.text), x.args)
+		found, err = t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
 	}
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 			return err
 		case found == 0:
 			return t.conflict(ctx, tx, s)
-		case x.text != "" && !t.db.ChangedOnly:
+		case x.text != "" && !t.db.CountsChangedOnly:
 			return t.unchanged(settings[x.target])
 		}
 	}
@@ -158,9 +158,9 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 		} else if x.fixed {
 			cond = x.col + " = " + x.expr
 		}
-		conds = append(conds, t.text.Unsearched(cond))
+		conds = append(conds, t.text.WithoutIndex(cond))
 	}
-	n, err := t.countWhere(ctx, tx, strings.Join(conds, " AND "), db.Bind(nil, s.Record.Key))
+	n, err := t.countWhere(ctx, tx, strings.Join(conds, " AND "), db.AppendKeys(nil, s.Record.Key))
 	if err == nil && n == 0 {
 		err = backlog.ErrConflict
 	}
@@ -210,7 +210,7 @@ func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, er
 
 // countWhere returns how many rows meet the condition.
 func (t *Table) countWhere(ctx context.Context, q db.Querier, cond string, args []any) (n int64, err error) {
-	err = q.QueryRowContext(ctx, t.text.Place("SELECT count(*) FROM "+t.name+" WHERE "+cond), args...).Scan(&n)
+	err = q.QueryRowContext(ctx, t.text.Rebind("SELECT count(*) FROM "+t.name+" WHERE "+cond), args...).Scan(&n)
 	return n, err
 }
 
@@ -240,12 +240,12 @@ func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() tim
 	x := t.updateOf(s)
 	find, key := t.lockText(x.work)
 	for _, text := range lists.NonEmpty(find, x.text) { // the transaction may have the only connection
-		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Place(text)); err != nil {
+		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(text)); err != nil {
 			return err
 		}
 	}
 	err := t.inTx(ctx, undo, func(tx *sql.Tx) error {
-		err := t.prepared.QueryRow(ctx, tx, t.text.Place(find), key).Scan(new(int))
+		err := t.prepared.QueryRow(ctx, tx, t.text.Rebind(find), key).Scan(new(int))
 		if errors.Is(err, sql.ErrNoRows) {
 			return t.conflict(ctx, tx, s)
 		}
@@ -407,7 +407,7 @@ func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (strin
 		return "?", append(args, values[0])
 	}
 	for i, s := range rows {
-		args = append(db.Bind(args, s.Record.Key), values[i])
+		args = append(db.AppendKeys(args, s.Record.Key), values[i])
 	}
 	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(t.quotedColumn(a.col))
 	return "CASE" + strings.Repeat(when, len(rows)) + " END", args
@@ -422,18 +422,18 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 	rows, b := w.padded(), t.branches[w.state]
 	args = make([]any, 0, len(rows)*len(t.key)+1)
 	for _, s := range slices.Backward(rows) { // newest first, while SQLite sorts faster what ascends
-		args = db.Bind(args, s.Record.Key)
+		args = db.AppendKeys(args, s.Record.Key)
 	}
 	conds := conditions{args: args}
 	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
-	conds.add(t.text.Unsearched(cmp.Or(b.guard, b.cond)), nil)
+	conds.add(t.text.WithoutIndex(cmp.Or(b.guard, b.cond)), nil)
 	if t.counts(w.batch) {
-		cond, n := t.policy.column.Counted(t.policy.count, w.count)
-		conds.add(t.text.Unsearched(cond), n)
+		cond, n := t.policy.column.CountIs(t.policy.count, w.count)
+		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	if t.attempts != nil && w.exact && w.tries >= 0 {
-		cond, n := t.attempts.Counted(t.text.Quote(t.attempts.Name), w.tries)
-		conds.add(t.text.Unsearched(cond), n)
+		cond, n := t.attempts.CountIs(t.text.Quote(t.attempts.Name), w.tries)
+		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
 	return conds.all(), conds.args
@@ -454,7 +454,7 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 		place[&records[i]] = i
 	}
 	unchanged := make([]bool, len(records))
-	err := t.db.Within(ctx, func(ctx context.Context) error {
+	err := t.db.Do(ctx, func(ctx context.Context) error {
 		for _, w := range t.works(group) {
 			all, err := t.areAsBefore(ctx, w)
 			for _, s := range w.rows {

@@ -162,8 +162,8 @@ func TestCoincidingStates(t *testing.T) {
 		{"error is one of several new", is(text("NEW"), text("AGAIN")), is(text("AGAIN")), is(text("DEAD")), []string{isNew}, true, "AGAIN", "DEAD", "1", 1},
 		{"error is dead", is(text("NEW")), is(text("DEAD")), is(text("DEAD")), []string{isDead}, true, "DEAD", "DEAD", "", 0},
 		{"error is one of several dead", is(text("NEW")), is(text("DEAD")), is(text("GONE"), text("DEAD")), []string{isDead}, true, "DEAD", "GONE", "", 0},
-		{"error keeps", is(text("NEW")), mapping.State{Keep: true, Given: true}, is(text("DEAD")), []string{noError}, true, "NEW", "DEAD", "1", 1},
-		{"error keeps, no dead", is(text("NEW")), mapping.State{Keep: true, Given: true}, mapping.State{}, []string{noError}, true, "NEW", "NEW", "2 1", 0},
+		{"error keeps", is(text("NEW")), mapping.State{Keep: true, Explicit: true}, is(text("DEAD")), []string{noError}, true, "NEW", "DEAD", "1", 1},
+		{"error keeps, no dead", is(text("NEW")), mapping.State{Keep: true, Explicit: true}, mapping.State{}, []string{noError}, true, "NEW", "NEW", "2 1", 0},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
@@ -295,7 +295,7 @@ func TestStatusesOfTheSameValue(t *testing.T) {
 				}
 			}
 			m := plainMapping()
-			m.Name, m.New, m.Error, m.Success = "jobs", is(fresh...), is(failed...), mapping.State{Set: []mapping.Assignment{set("status", null)}, Given: true}
+			m.Name, m.New, m.Error, m.Success = "jobs", is(fresh...), is(failed...), mapping.State{Set: []mapping.Assignment{set("status", null)}, Explicit: true}
 			db, err := openDB(t.Context(), url, table.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -102,8 +102,8 @@ func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 // Resolve makes a table of what the catalogue says. d need not be open where the
 // table is only to be described.
 func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
-	if cat.Wrong != nil {
-		return nil, cat.Wrong
+	if cat.Unusable != nil {
+		return nil, cat.Unusable
 	}
 	if cat.Kind == db.View {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
@@ -146,11 +146,11 @@ func (t *Table) declared() {
 			"and whether it takes the statuses cannot be tried; with InnoDB it would be all or nothing", t.m.Name, t.catalog.Engine)
 	}
 	for _, c := range t.catalog.Columns {
-		if q := t.text.Quote(c.Name); c.Long && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
+		if q := t.text.Quote(c.Name); c.PrefixIndexed && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
 		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == t.text.Quote(c.Name) })
-		if c.Updated && !kept {
+		if c.AutoUpdated && !kept {
 			hint := ""
 			if slices.ContainsFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name && !tc.written }) {
 				hint = "; `keep: true` in its long form keeps it"
@@ -172,7 +172,7 @@ func (r *resolver) handlerColumns() {
 func (r *resolver) fixed() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
 	if r.t.where.cond != "" {
-		r.t.whereUnsearched = r.t.text.Unsearched(r.t.where.cond)
+		r.t.whereUnsearched = r.t.text.WithoutIndex(r.t.where.cond)
 	}
 	if slices.ContainsFunc(r.t.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
 		r.t.status = r.t.text.Quote(r.column("table.status", r.t.m.Status).Name)
@@ -198,7 +198,7 @@ func (t *layout) Mapping() mapping.Mapping { return t.m }
 
 // Ping implements [backlog.Pinger].
 func (t *Table) Ping(ctx context.Context) error {
-	return t.db.One(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
+	return t.db.QueryOne(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
 // Probe implements [backlog.Prober]: it returns nil when the table can be read, has each column
@@ -208,10 +208,10 @@ func (t *Table) Probe(ctx context.Context) error {
 	if err := t.Ping(ctx); err != nil {
 		return err
 	}
-	if err := t.db.One(ctx, t.columnsText(), nil, new(any)); err != nil {
+	if err := t.db.QueryOne(ctx, t.columnsText(), nil, new(any)); err != nil {
 		return err
 	}
-	return t.db.Within(ctx, func(ctx context.Context) error {
+	return t.db.Do(ctx, func(ctx context.Context) error {
 		tx, err := t.db.Write.BeginTx(ctx, nil)
 		if err == nil {
 			err = tx.Rollback()
@@ -258,7 +258,7 @@ func Open(ctx context.Context, d *DB, m mapping.Mapping, now time.Time) (*Table,
 // connections let the next records be read while outcomes are written; each lock of a
 // server keeps another.
 func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapping, now time.Time) (*Table, error) {
-	d, err := db.Open(ctx, dialect, "", Options{Own: pool})
+	d, err := db.Open(ctx, dialect, "", Options{Existing: pool})
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func (r *resolver) column(setting, name string) *column {
 
 // lacks notes a column that is not there, each once: all of them are told.
 func (r *resolver) lacks(setting, name string) {
-	err := r.t.catalog.NoColumn(setting, r.t.m.Name, name)
+	err := r.t.catalog.MissingColumn(setting, r.t.m.Name, name)
 	if all, more := r.err.(*db.Problems); more {
 		if !slices.ContainsFunc(all.List, func(o error) bool { return strings.Contains(o.Error(), fmt.Sprintf(" has no column %q; ", name)) }) {
 			r.err = &db.Problems{List: append(slices.Clip(all.List), err)}
@@ -362,7 +362,7 @@ func (r *resolver) writable(setting, name string) *column {
 
 // typed is the value as the column has it.
 func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
-	value, err := col.Typed(v)
+	value, err := col.Convert(v)
 	if err != nil {
 		r.refuse(fmt.Sprintf("give %s a value that the column can hold", setting), "%s: %v", setting, err)
 	}
@@ -400,7 +400,7 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 		all = append(all, cond)
 		if name := r.t.text.Quote(col.Name); len(c.Values) == 1 {
 			f.equal[name] = value
-			if r.t.text.SearchedFirst {
+			if r.t.text.EqualFirst {
 				f.prefix = append(f.prefix, name)
 			}
 		}
@@ -433,7 +433,7 @@ func (b *branch) same(o branch) bool { return o.cond == b.cond }
 func (r *resolver) unheld(setting string, s mapping.State) func() {
 	had := r.err
 	return func() {
-		if had == nil && r.err != nil && !s.Given {
+		if had == nil && r.err != nil && !s.Explicit {
 			r.err = fmt.Errorf("%w (%s is not given, this is its default)", r.err, setting)
 		}
 	}
@@ -458,14 +458,14 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 		out.expr, out.time = "?", r.t.timeOf(col)
 		return out
 	case a.Value.IsIncrement():
-		out.expr = col.OneMore(out.col)
+		out.expr = col.IncrementExpr(out.col)
 		return out
 	}
 	out.value = r.typed(setting, col, a.Value)
 	if out.value == nil && col.NotNull {
 		r.refuse("give it a value", "%s: column %s must not be NULL", setting, col.Name)
 	}
-	if s, ok := out.value.(string); ok && col.Length > 0 && len([]rune(s)) > col.Length {
+	if s, ok := out.value.(string); ok && col.MaxLength > 0 && len([]rune(s)) > col.MaxLength {
 		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
 	out.expr, out.fixed = r.t.text.Literal(out.value), true

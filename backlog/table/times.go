@@ -64,7 +64,7 @@ func (c *timeCol) missing(raw any) (means string, missing bool) {
 }
 
 func (c *timeCol) set(f timeform.Form, fine bool) {
-	f = f.Held(c.column.High, fine)
+	f = f.Limited(c.column.Max, fine)
 	c.form.Store(&f)
 }
 
@@ -127,7 +127,7 @@ func (t *layout) fromCut(c *timeCol, x timeform.Cut) (string, []any) {
 	if x.Gap == nil {
 		return c.quoted + " >= ?", []any{x.Low}
 	}
-	filter := t.text.Unsearched(c.quoted + " < ? OR " + c.quoted + " >= ?")
+	filter := t.text.WithoutIndex(c.quoted + " < ? OR " + c.quoted + " >= ?")
 	return "(" + c.quoted + " >= ? AND " + filter + ")", []any{x.Low, x.Gap, x.High}
 }
 
@@ -136,7 +136,7 @@ func (t *layout) belowCut(c *timeCol, x timeform.Cut) (string, []any) {
 	if x.Gap == nil {
 		return c.quoted + " < ?", []any{x.Low}
 	}
-	filter := t.text.Unsearched(c.quoted + " < ? OR " + c.quoted + " >= ?")
+	filter := t.text.WithoutIndex(c.quoted + " < ? OR " + c.quoted + " >= ?")
 	return "(" + c.quoted + " < ? AND " + filter + ")", []any{x.High, x.Low, x.Gap}
 }
 
@@ -164,7 +164,7 @@ func (t *layout) within(c *timeCol, ranges ...timeform.Range) (string, []any) {
 func (t *layout) noZeroDate(c *timeCol, or conditions) (string, []any) {
 	cond, zero := or.any(), t.text.ZeroDate(c.column)
 	if cond != "" && zero != "" {
-		cond = "(" + cond + " AND NOT " + t.text.Unsearched(zero) + ")"
+		cond = "(" + cond + " AND NOT " + t.text.WithoutIndex(zero) + ")"
 	}
 	return cond, or.args
 }
@@ -177,11 +177,11 @@ func (t *layout) misread(c *timeCol) (cond string, args []any) {
 	case form == nil:
 		return "", nil
 	case form.Numeric():
-		return t.within(c, append(form.Below(timeform.First), form.Above(timeform.First)...)...)
+		return t.within(c, append(form.RangesBefore(timeform.First), form.RangesAfter(timeform.First)...)...)
 	}
 	var or conditions
 	if c == t.expires { // which has to be believed
-		early, bounds := t.within(c, form.Below(timeform.First)[0])
+		early, bounds := t.within(c, form.RangesBefore(timeform.First)[0])
 		if form.HasPast() {
 			early = "(" + early + " AND " + c.quoted + " <> " + t.text.Literal(timeform.Past) + ")"
 		}
@@ -261,7 +261,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	var all db.Problems
 	for i, tc := range t.times {
 		err := tc.prove(raws[i])
-		most, some := timeform.Most(raws[i], tc.zone)
+		most, some := timeform.MostCommon(raws[i], tc.zone)
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil && !some && t.isFilter(tc) && tc.known() == nil {
@@ -339,7 +339,7 @@ func (t *layout) mayBeFuture() bool {
 // returns how many rows there were.
 func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, raws [][]any) (int, error) {
 	exprs := lists.Map(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
-	rows, err := db.Values(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
+	rows, err := db.QueryValues(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
 			if v = cols[i].sample(t.d.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {
@@ -359,7 +359,7 @@ func (c *timeCol) prove(raws []any) error {
 			_, err := known.Parse(raw)
 			return err == nil
 		})
-		if !timeform.IsMost(len(raws)-len(bad), len(raws)) {
+		if !timeform.IsEnough(len(raws)-len(bad), len(raws)) {
 			_, err := known.Parse(bad[0])
 			return problem("mend `as:`", "column %s is not as configured: %v", c.name, err)
 		}
@@ -397,7 +397,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lan
 		}
 	}
 	err := col.prove(raws[0])
-	if _, some := timeform.Most(raws[0], col.zone); !some && t.isFilter(col) {
+	if _, some := timeform.MostCommon(raws[0], col.zone); !some && t.isFilter(col) {
 		return nil // such rows are left alone
 	}
 	return err
@@ -448,7 +448,7 @@ func (t *layout) formOf(name string) *timeform.Form {
 // makes a new row an hour old. That is a note, or a *Problem where a row becomes
 // dead for its age.
 func (t *Table) proveZone() error {
-	zone, isAssumed := t.catalog.Zone, func(c *timeCol) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
+	zone, isAssumed := t.catalog.SessionZone, func(c *timeCol) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
 	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
 		return nil

@@ -27,7 +27,7 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 // trying implements [writer]. The error's text is as long as its column is.
 func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx) error {
 	if c := t.errCol; c != nil {
-		if n := cmp.Or(c.Length, c.Octets); n > 0 {
+		if n := cmp.Or(c.MaxLength, c.MaxBytes); n > 0 {
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
 	}
@@ -44,7 +44,7 @@ func (t batchWriter) texts() []string { return nil }
 // undone calls f in a transaction that is undone. What the database has refused in it is
 // returned as a [*backlog.Refusal].
 func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
-	err := t.db.Within(ctx, func(ctx context.Context) error {
+	err := t.db.Do(ctx, func(ctx context.Context) error {
 		return t.inTx(ctx, true, func(tx *sql.Tx) error {
 			for _, text := range t.text.Trial {
 				if _, err := tx.ExecContext(ctx, text); err != nil {
@@ -68,7 +68,7 @@ func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 // locked as it was read, the outcome written, and the row judged as it stands then.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record) error {
 	find, key := t.lockText(x.work)
-	switch rows, err := db.Texts(ctx, tx, t.text.Place(find+t.text.NoWait), key...); {
+	switch rows, err := db.QueryTexts(ctx, tx, t.text.Rebind(find+t.text.NoWait), key...); {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
@@ -76,7 +76,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record
 	case len(rows) == 0:
 		return backlog.ErrConflict
 	}
-	n, err := db.Affected(tx.ExecContext(ctx, t.text.Place(x.text), x.args...))
+	n, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(x.text), x.args...))
 	switch {
 	case err != nil:
 		return t.untaken(settings[x.target], x, err)
@@ -94,7 +94,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x update, key backlog.Key) error {
 	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + db.Prefixed(" AND ", t.where.cond)
 	standing := len(t.branches) // of a row that the filter leaves out
-	err := tx.QueryRowContext(ctx, t.text.Place(text), db.Bind(nil, key)...).Scan(&standing)
+	err := tx.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, key)...).Scan(&standing)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}

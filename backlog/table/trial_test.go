@@ -297,7 +297,7 @@ func TestTrialThatLeavesSomething(t *testing.T) {
 		t.Fatal(err)
 	}
 	var notes []string
-	s.TellNotes(func(n string) { notes = append(notes, n) })
+	s.ObserveNotes(func(n string) { notes = append(notes, n) })
 	if err := tried(s); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (t *Table) isOfRow(err error) bool {
 // every way.
 func (t *Table) mayBeOfRow(err error) bool {
 	class := t.db.Class(err)
-	return t.isOfRow(err) || (class == db.Other || class == db.Denied) && t.db.HasSaid(err)
+	return t.isOfRow(err) || (class == db.Other || class == db.Denied) && t.db.IsServerError(err)
 }
 
 // errLosses says that too many rows have ended the transaction that they were written in.
@@ -166,7 +166,7 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) (le
 		return left, nil
 	}
 	text, n := w.text(doubtful.Index)
-	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Place(text), n) != nil {
+	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
 		return nil, doubtful.Err
 	}
 	return left, nil
@@ -212,7 +212,7 @@ func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) erro
 	}
 	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
 	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
-		_, err = tx.ExecContext(ctx, t.text.Immediate)
+		_, err = tx.ExecContext(ctx, t.text.CheckNow)
 	}
 	if err == nil {
 		err = f(tx)
@@ -237,10 +237,10 @@ func (e commitError) Unwrap() error { return e.error }
 
 // noteWarnings notes what the rollback before it has left behind.
 func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
-	if t.text.Warnings == "" {
+	if t.text.WarningsQuery == "" {
 		return nil
 	}
-	rows, err := db.Rows(ctx, conn, t.text.Warnings)
+	rows, err := db.QueryRows(ctx, conn, t.text.WarningsQuery)
 	for _, w := range rows {
 		t.Notef("when a trial write was rolled back, the database said: %s", w["message"])
 	}

@@ -126,10 +126,10 @@ func (b *LookBack) Lines(now time.Time) (rows []string) {
 		p.Report.Duration = p.Ended().Sub(time.Time(p.Started)).Round(time.Millisecond)
 		add("%v\t%s", p.Started, inspect.ReportText(p.Tier, p.Report))
 		if p.Error != "" {
-			add("\t  %s", inspect.Cut(inspect.Escaped(p.Error), 300))
+			add("\t  %s", inspect.Elide(inspect.Escaped(p.Error), 300))
 		}
 		for _, c := range p.Causes[:min(topCauses, len(p.Causes))] {
-			add("\t  %s × %s (first: id %s)", inspect.Thousands(c.Records), inspect.Cut(inspect.Escaped(c.Error), 120), inspect.Cut(string(c.First), 120))
+			add("\t  %s × %s (first: id %s)", inspect.Thousands(c.Records), inspect.Elide(inspect.Escaped(c.Error), 120), inspect.Elide(string(c.First), 120))
 		}
 	}
 	add("")

@@ -134,7 +134,7 @@ func (h *history) attempt(ev backlog.Event, folded, text string) {
 		h.failure(ev, id, folded, text)
 	}
 	if list, known := h.records.Peek(id); known || text != "" {
-		x := Attempt{inspect.Stamp(ev.At), ev.Tier, ev.Outcome.String(), inspect.Cut(text, maxText)}
+		x := Attempt{inspect.Stamp(ev.At), ev.Tier, ev.Outcome.String(), inspect.Elide(text, maxText)}
 		h.records.Add(id, append([]Attempt{x}, list[:min(len(list), maxAttempts-1)]...))
 	}
 }
@@ -168,7 +168,7 @@ func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
 	}
 	h.streaks.Add(id, s)
 	if suspected {
-		h.suspects.Add(id, Suspect{ev.Record.Key, s.failures, inspect.Cut(text, maxText), inspect.Stamp(ev.At)})
+		h.suspects.Add(id, Suspect{ev.Record.Key, s.failures, inspect.Elide(text, maxText), inspect.Stamp(ev.At)})
 	} else {
 		h.suspects.Remove(id)
 	}

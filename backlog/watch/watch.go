@@ -261,7 +261,7 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 		return p.attemptEnded(ev, folded, text)
 	case backlog.StoreUnavailable:
 		p.away = &Trouble{
-			Since: inspect.Stamp(ev.At), Error: inspect.Cut(ev.Err.Error(), maxError), Away: errors.Is(ev.Err, backlog.ErrUnavailable),
+			Since: inspect.Stamp(ev.At), Error: inspect.Elide(ev.Err.Error(), maxError), Away: errors.Is(ev.Err, backlog.ErrUnavailable),
 		}
 	case backlog.StoreBack:
 		p.away = nil
@@ -293,7 +293,7 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
 	}
 	if ev.Err != nil && r.Stopped == backlog.StoppedError {
-		ended.Error = inspect.Cut(ev.Err.Error(), maxError)
+		ended.Error = inspect.Elide(ev.Err.Error(), maxError)
 		ended.ofHandler = backlog.IsHandlerFault(ev.Err)
 	}
 	x.begun, x.ended = nil, &ended

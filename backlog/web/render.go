@@ -47,7 +47,7 @@ var (
 var prepare = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
 		"num": inspect.Thousands, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
-		"first": first, "cut": inspect.Cut, "add": add, "times": times, "line": line, "age": age, "seconds": seconds,
+		"first": first, "cut": inspect.Elide, "add": add, "times": times, "line": line, "age": age, "seconds": seconds,
 		"percent": percent, "duration": tiers.FormatDuration,
 	}
 	layout := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html"))
@@ -78,7 +78,7 @@ func first(n int, list any) any {
 // line is the first line of a text.
 func line(s *string) string {
 	t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
-	return inspect.Cut(t, 160)
+	return inspect.Elide(t, 160)
 }
 
 func age(s float64) string { return inspect.Shortly(inSeconds(s)) }

@@ -137,7 +137,7 @@ func PidIn(t testing.TB, path string) (pid int) {
 }
 
 // Gone reports whether the process has ended; it may be waiting to be reaped.
-func Gone(pid int) bool {
+func HasExited(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 		return true
@@ -149,7 +149,7 @@ func Gone(pid int) bool {
 
 // Ignoring is a program that writes its number to the file $name and then lives on
 // whatever it is told.
-func Ignoring(name string) string {
+func IgnoringTERM(name string) string {
 	return fmt.Sprintf(`sh -c 'trap "" TERM; echo $$ >tmp-%[1]s; mv tmp-%[1]s %[1]s; exec sleep 1000'`, name)
 }
 

@@ -58,10 +58,10 @@ func handleUntil(t *testing.T, grace time.Duration, body string, ready ...string
 func TestExecKillsGroup(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body string }{
-		{"child and grandchild ignore TERM", "trap '' TERM; echo $$ >parent; " + handlertest.Ignoring("child") + " & wait"},
-		{"grandchild ignores TERM", "echo $$ >parent; " + handlertest.Ignoring("child") + " & wait"},
-		{"grandchild without pipes", "echo $$ >parent; " + handlertest.Ignoring("child") + " <&- >&- 2>&- & wait"},
-		{"grandchild in the foreground", "echo $$ >parent; " + handlertest.Ignoring("child")},
+		{"child and grandchild ignore TERM", "trap '' TERM; echo $$ >parent; " + handlertest.IgnoringTERM("child") + " & wait"},
+		{"grandchild ignores TERM", "echo $$ >parent; " + handlertest.IgnoringTERM("child") + " & wait"},
+		{"grandchild without pipes", "echo $$ >parent; " + handlertest.IgnoringTERM("child") + " <&- >&- 2>&- & wait"},
+		{"grandchild in the foreground", "echo $$ >parent; " + handlertest.IgnoringTERM("child")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,18 +70,18 @@ func TestExecKillsGroup(t *testing.T) {
 			if !errors.Is(err, errTimeout) {
 				t.Error("the error does not wrap the cause")
 			}
-			if pid := handlertest.PidIn(t, dir+"/parent"); !handlertest.Gone(pid) {
+			if pid := handlertest.PidIn(t, dir+"/parent"); !handlertest.HasExited(pid) {
 				t.Error("the program still runs")
 			}
 			pid := handlertest.PidIn(t, dir+"/child")
-			handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.Gone(pid) })
+			handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
 		})
 	}
 }
 
 func TestExecWithoutGrace(t *testing.T) {
 	t.Parallel()
-	_, err := handleUntil(t, -1, handlertest.Ignoring("pid"), "pid")
+	_, err := handleUntil(t, -1, handlertest.IgnoringTERM("pid"), "pid")
 	handlertest.WantError(t, err, errTimeout.Error(), backlog.Errored)
 }
 
@@ -149,7 +149,7 @@ func TestExecLeavesChildrenAlone(t *testing.T) {
 			pid := handlertest.PidIn(t, dir+"/pid")
 			defer syscall.Kill(pid, syscall.SIGKILL)
 			handlertest.WantError(t, err, strings.TrimSpace(tt.text), tt.outcome)
-			if handlertest.Gone(pid) {
+			if handlertest.HasExited(pid) {
 				t.Error("the child was ended")
 			}
 		})
@@ -188,8 +188,8 @@ func TestExecFloodFromLeftChild(t *testing.T) {
 func TestExecKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "cd \"$1\"\n"+handlertest.Ignoring("child")+" & wait"), dir}}, Grace: long}
+	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "cd \"$1\"\n"+handlertest.IgnoringTERM("child")+" & wait"), dir}}, Grace: long}
 	handlertest.KillPass(t, h, func() bool { return handlertest.Exist(dir, "child") })
 	pid := handlertest.PidIn(t, dir+"/child")
-	handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.Gone(pid) })
+	handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
 }

@@ -208,7 +208,7 @@ func TestLinesNeverReads(t *testing.T) {
 // there is of its group.
 func TestLinesInterrupted(t *testing.T) {
 	t.Parallel()
-	command := once(t, handlertest.Ignoring("child")+` & wait_for child; echo waiting >&2; : >ready; sleep 1000`)
+	command := once(t, handlertest.IgnoringTERM("child")+` & wait_for child; echo waiting >&2; : >ready; sleep 1000`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := handleAsync(ctx, l, attempt("1"))
@@ -225,8 +225,8 @@ func TestLinesInterrupted(t *testing.T) {
 		}
 	}
 	handlertest.WantError(t, get(t, third), "the worker was ended when one of its records was given up: timed out after 30s: waiting", backlog.Errored)
-	if pid := handlertest.PidIn(t, command[1]+"/child"); !handlertest.Gone(pid) {
-		handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
+	if pid := handlertest.PidIn(t, command[1]+"/child"); !handlertest.HasExited(pid) {
+		handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 	}
 	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
 }
@@ -246,11 +246,11 @@ func TestLinesAnswersTERM(t *testing.T) {
 // What a worker that ended by itself has left running is ended.
 func TestLinesEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	command := worker(t, "", handlertest.Ignoring("child")+` & wait_for child; exit 3`)
+	command := worker(t, "", handlertest.IgnoringTERM("child")+` & wait_for child; exit 3`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
 	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "the worker ended before it answered (exit status 3)", backlog.Errored)
 	pid := handlertest.PidIn(t, command[1]+"/child")
-	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
+	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 }
 
 func TestLinesClose(t *testing.T) {
@@ -393,9 +393,9 @@ func TestLinesInterruptedLog(t *testing.T) {
 // A second signal leaves no time to end in order.
 func TestLinesKilled(t *testing.T) {
 	t.Parallel()
-	command := worker(t, "", handlertest.Ignoring("child")+" & wait")
+	command := worker(t, "", handlertest.IgnoringTERM("child")+" & wait")
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long})
 	handlertest.KillPass(t, l, func() bool { return handlertest.Exist(command[1], "child") })
 	pid := handlertest.PidIn(t, command[1]+"/child")
-	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.Gone(pid) })
+	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 }

@@ -31,23 +31,23 @@ const (
 
 // A Catalog is what the database says about a table, about the user, and about itself.
 type Catalog struct {
-	Kind     Kind
-	Name     string // of the table, as the catalog writes it
-	Schema   string // of the table: in PostgreSQL always, in MySQL if the mapping names it
-	In       string // the database of the table, in MySQL
-	Columns  []Column
-	Partial  bool       // there may be columns that the user may not see
-	Uniques  [][]string // sets of columns without duplicates
-	Triggers []string   // that an UPDATE fires
-	Indexes  []Index
-	Implied  []string // columns that every index ends with
-	Engine   string   // the storage engine if it has no transactions; "": it has
-	Deferred bool     // some constraints are checked only at the commit
-	Wrong    error    // why the table cannot be used; nil: no reason is known
-	User     string   // as GRANT names it; "": the database has no users
-	Grant    string   // the table as GRANT names it
-	Zone     string   // the time zone of sessions that do not set one; "": UTC, or unknown
-	Advice   string   // for the owner of the database; "": none
+	Kind        Kind
+	Name        string // of the table, as the catalog writes it
+	Schema      string // of the table: in PostgreSQL always, in MySQL if the mapping names it
+	Database    string // the database of the table, in MySQL
+	Columns     []Column
+	Incomplete  bool       // there may be columns that the user may not see
+	Uniques     [][]string // sets of columns without duplicates
+	Triggers    []string   // that an UPDATE fires
+	Indexes     []Index
+	IndexSuffix []string // columns that every index ends with
+	Engine      string   // the storage engine if it has no transactions; "": it has
+	Deferred    bool     // some constraints are checked only at the commit
+	Unusable    error    // why the table cannot be used; nil: no reason is known
+	User        string   // as GRANT names it; "": the database has no users
+	Grant       string   // the table as GRANT names it
+	SessionZone string   // the time zone of sessions that do not set one; "": UTC, or unknown
+	Advice      string   // for the owner of the database; "": none
 }
 
 // A Class says which literals a column can hold.
@@ -66,39 +66,39 @@ const (
 
 // A Column is a column of the table.
 type Column struct {
-	Name      string
-	Decl      string // the declared type
-	Class     Class
-	Length    int // the maximum length of a text, in characters; 0: unlimited
-	NotNull   bool
-	Generated bool
-	JSON      bool
-	Truth     bool // it holds true and false only: a quoted 'true' is one of them
+	Name        string
+	Decl        string // the declared type
+	Class       Class
+	MaxLength   int // the maximum length of a text, in characters; 0: unlimited
+	NotNull     bool
+	Generated   bool
+	JSON        bool
+	OnlyBoolean bool // it holds true and false only: a quoted 'true' is one of them
 
-	Octets  int             // the maximum length of a text, in bytes of UTF-8; 0: unlimited
-	Holds   func(rune) bool // whether a text may contain the character; nil: it may contain all
-	Expr    string          // the expression that reads it, as JSON; "": it is read as stored
-	Labels  []string        // of an ENUM or a SET, the only legal texts; nil: every text is legal
-	Domain  string          // the name of the domain, if its type is one
-	Low     int64           // the smallest whole number
-	High    int64           // the largest whole number; 0: any
-	Most    int64           // the largest number, if it is so small that a counter may reach it; 0: it is not
-	Ordinal bool            // it is ordered by label numbers, not by its texts
-	Several bool            // a value has several parts, so its text does not find the row again
-	Long    bool            // indexes contain only the beginnings of its texts
-	Updated bool            // the database sets it whenever the row is written
-	Time    *Calendar       // how its type writes times; nil: the type does not say
-	Zero    string          // the condition for zero dates, to follow its name, such as [ZeroNumber]; "": it holds none
-	As      string          // an expression that gives the argument at its first ? the column's type; "": none is needed
+	MaxBytes      int             // the maximum length of a text, in bytes of UTF-8; 0: unlimited
+	Accepts       func(rune) bool // whether a text may contain the character; nil: it may contain all
+	ReadExpr      string          // the expression that reads it, as JSON; "": it is read as stored
+	Labels        []string        // of an ENUM or a SET, the only legal texts; nil: every text is legal
+	Domain        string          // the name of the domain, if its type is one
+	Min           int64           // the smallest whole number
+	Max           int64           // the largest whole number; 0: any
+	MaxCount      int64           // the largest number, if it is so small that a counter may reach it; 0: it is not
+	LabelOrder    bool            // it is ordered by label numbers, not by its texts
+	Composite     bool            // a value has several parts, so its text does not find the row again
+	PrefixIndexed bool            // indexes contain only the beginnings of its texts
+	AutoUpdated   bool            // the database sets it whenever the row is written
+	Time          *Calendar       // how its type writes times; nil: the type does not say
+	ZeroCond      string          // the condition for zero dates, to follow its name, such as [ZeroNumber]; "": it holds none
+	ArgumentExpr  string          // an expression that gives the argument at its first ? the column's type; "": none is needed
 }
 
 // Argument returns an expression that gives the argument at a placeholder the type of the
 // column.
 func (c *Column) Argument(place string) string {
-	if c.As == "" {
+	if c.ArgumentExpr == "" {
 		return place
 	}
-	return strings.Replace(c.As, "?", place, 1)
+	return strings.Replace(c.ArgumentExpr, "?", place, 1)
 }
 
 // IsDecimal reports whether the column stores numbers digit by digit.
@@ -112,13 +112,13 @@ type Calendar = timeform.Calendar
 
 // An Index is an index of the table.
 type Index struct {
-	Name    string
-	Columns []string // "" for an expression
-	Down    []bool   // whether each of the columns is in descending order
-	Where   string   // the condition of a partial index; "" for others
-	Unique  bool
-	Sorted  bool // by the whole values of the columns, in the columns' own order
-	Hidden  bool // the planner does not use it
+	Name       string
+	Columns    []string // "" for an expression
+	Descending []bool   // whether each of the columns is in descending order
+	Where      string   // the condition of a partial index; "" for others
+	Unique     bool
+	Sorted     bool // by the whole values of the columns, in the columns' own order
+	Unused     bool // the planner does not use it
 }
 
 // Find returns the column with the name, nil if there is none. With fold, a column whose name
@@ -140,7 +140,7 @@ func (c *Catalog) Find(name string, fold bool) *Column {
 // Names returns the names of the columns for a message.
 func (c *Catalog) Names() string {
 	list := strings.Join(c.ColumnNames(), ", ")
-	if c.Partial {
+	if c.Incomplete {
 		list += ", and such as this user may not read"
 	}
 	return list
@@ -152,7 +152,7 @@ func (c *Catalog) ColumnNames() []string {
 }
 
 // MissingColumn returns the [*Problem] that a setting names a column which the table does not have.
-func (c *Catalog) NoColumn(setting, table, name string) error {
+func (c *Catalog) MissingColumn(setting, table, name string) error {
 	hint := mapping.DidYouMean(name, c.ColumnNames(), "the columns are: "+c.Names())
 	return Problemf(hint, "%s: table %s has no column %q", setting, table, name)
 }
@@ -168,7 +168,7 @@ type TableSearch struct {
 // SetMissingTable sets Unusable to the [*Problem] that the table does not exist. The error it
 // returns is that of the search's query.
 func (c *Catalog) SetMissingTable(ctx context.Context, q Querier, s TableSearch) error {
-	names, err := Texts(ctx, q, s.Query, s.Args...)
+	names, err := QueryTexts(ctx, q, s.Query, s.Args...)
 	list := "there are no tables"
 	if len(names) > 0 {
 		list = "the tables are: " + strings.Join(names, ", ")
@@ -177,7 +177,7 @@ func (c *Catalog) SetMissingTable(ctx context.Context, q Querier, s TableSearch)
 	if schema, name, dotted := strings.Cut(c.Name, "."); dotted {
 		hint = "if that is schema and name, write table: {schema: " + mapping.InYAML(schema) + ", name: " + mapping.InYAML(name) + "}; " + hint
 	}
-	c.Wrong = Problemf(hint, "table %s does not exist in %s", c.Name, s.Where)
+	c.Unusable = Problemf(hint, "table %s does not exist in %s", c.Name, s.Where)
 	return err
 }
 
@@ -192,12 +192,12 @@ func (c *Catalog) AddIndexes(rows []Row) {
 				Where:  r["cond"],
 				Unique: r.Is("uniq"),
 				Sorted: true,
-				Hidden: r.Is("hidden"),
+				Unused: r.Is("hidden"),
 			})
 		}
 		x := &c.Indexes[len(c.Indexes)-1]
 		x.Columns = append(x.Columns, r["col"])
-		x.Down = append(x.Down, r.Is("down"))
+		x.Descending = append(x.Descending, r.Is("down"))
 		x.Sorted = x.Sorted && r.Is("sorted")
 	}
 	for _, x := range c.Indexes {
@@ -217,7 +217,7 @@ func (c *Catalog) Unique(cols []string) bool {
 // if its conditions give each of the equal columns one value. A partial index may lack some of
 // the equal columns, because its condition may say the same about them.
 func (c *Catalog) ServingIndexes(equal, order []string) (list []Index) {
-	key := Index{Columns: c.Implied, Down: make([]bool, len(c.Implied)), Sorted: true}
+	key := Index{Columns: c.IndexSuffix, Descending: make([]bool, len(c.IndexSuffix)), Sorted: true}
 	for _, x := range append(slices.Clip(c.Indexes), key) {
 		if c.serves(x, equal, order) {
 			list = append(list, x)
@@ -229,8 +229,8 @@ func (c *Catalog) ServingIndexes(equal, order []string) (list []Index) {
 // serves reports whether one index serves, see [Catalog.ServingIndexes].
 func (c *Catalog) serves(x Index, equal, order []string) bool {
 	columns := slices.Clone(x.Columns)
-	descending := slices.Clone(x.Down)
-	for _, name := range c.Implied {
+	descending := slices.Clone(x.Descending)
+	for _, name := range c.IndexSuffix {
 		if !slices.Contains(columns, name) {
 			columns = append(columns, name)
 			descending = append(descending, false)
@@ -243,7 +243,7 @@ func (c *Catalog) serves(x Index, equal, order []string) bool {
 	hasOneValue := func(name string) bool { return slices.Contains(columns[:n], name) }
 	rest := slices.DeleteFunc(slices.Clone(order), hasOneValue)
 	end := n + len(rest)
-	if x.Hidden || !x.Sorted || len(columns) < end || x.Where == "" && n < len(equal) {
+	if x.Unused || !x.Sorted || len(columns) < end || x.Where == "" && n < len(equal) {
 		return false
 	}
 	if len(rest) == 0 {
@@ -257,7 +257,7 @@ func (c *Catalog) serves(x Index, equal, order []string) bool {
 const floatDigits = 15
 
 // Convert returns v as a value of the column: nil, bool, int64, float64, [Decimal] or string.
-func (c *Column) Typed(v mapping.Value) (any, error) {
+func (c *Column) Convert(v mapping.Value) (any, error) {
 	value, err := c.toClass(v)
 	if err != nil {
 		return nil, err
@@ -274,7 +274,7 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 			}
 		}
 	case int64:
-		if c.High > 0 && (x < c.Low || x > c.High) {
+		if c.Max > 0 && (x < c.Min || x > c.Max) {
 			return nil, fmt.Errorf("%d is out of the range of column %s, which is %s", x, c.Name, c.Decl)
 		}
 	}
@@ -285,7 +285,7 @@ func (c *Column) Typed(v mapping.Value) (any, error) {
 func (c *Column) toClass(v mapping.Value) (any, error) {
 	t := strings.TrimSpace(v.Text)
 	truth, isTruth := parseTruth(t)
-	isTruth = isTruth && (!v.Quoted || c.Truth)
+	isTruth = isTruth && (!v.Quoted || c.OnlyBoolean)
 	whole, notWhole := strconv.ParseInt(t, 10, 64)
 	_, notUnsigned := strconv.ParseUint(t, 10, 64)
 	number, isNumber := ParseDecimal(t)
@@ -300,7 +300,7 @@ func (c *Column) toClass(v mapping.Value) (any, error) {
 		return truth, nil
 	case c.Class != Real && notWhole == nil:
 		return whole, nil
-	case c.Class == Integer && c.High == math.MaxInt64 && notUnsigned == nil: // the type is unsigned
+	case c.Class == Integer && c.Max == math.MaxInt64 && notUnsigned == nil: // the type is unsigned
 		return Decimal(t), nil
 	case c.Class == Integer:
 		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
@@ -380,7 +380,7 @@ func (c *Column) ParseKey(text string) (any, error) {
 			return nil, fmt.Errorf("%q is not base64, as which the BLOB column %s is written", text, c.Name)
 		}
 	}
-	v, err := c.Typed(mapping.Value{Text: text, Quoted: c.Class != Any})
+	v, err := c.Convert(mapping.Value{Text: text, Quoted: c.Class != Any})
 	if d, ok := v.(Decimal); ok {
 		return string(d), nil // keys that are read from the table are strings too
 	}
@@ -389,22 +389,22 @@ func (c *Column) ParseKey(text string) (any, error) {
 
 // CapCount returns n, or the largest number that the column can hold if n is larger. The
 // column stops counting there.
-func (c *Column) AtMost(n int) int64 {
-	return min(int64(n), cmp.Or(c.Most, math.MaxInt64))
+func (c *Column) CapCount(n int) int64 {
+	return min(int64(n), cmp.Or(c.MaxCount, math.MaxInt64))
 }
 
 // IncrementExpr returns an expression for the column plus one, but never more than the column
 // holds: an outcome must not get lost because a counter is full.
-func (c *Column) OneMore(quoted string) string {
+func (c *Column) IncrementExpr(quoted string) string {
 	expr := "coalesce(" + quoted + ", 0) + 1"
-	if c.Most > 0 {
-		return fmt.Sprintf("least(%s, %d)", expr, c.Most)
+	if c.MaxCount > 0 {
+		return fmt.Sprintf("least(%s, %d)", expr, c.MaxCount)
 	}
 	return expr
 }
 
 // CountIs returns the condition that the counter is n, and its arguments. NULL counts as 0.
-func (c *Column) Counted(quoted string, n int) (cond string, args []any) {
+func (c *Column) CountIs(quoted string, n int) (cond string, args []any) {
 	if n > 0 {
 		return quoted + " = ?", []any{int64(n)}
 	}
@@ -417,12 +417,12 @@ func (c *Column) Counted(quoted string, n int) (cond string, args []any) {
 
 // Fit cuts and changes a text, such as an error message, so that the column can hold it.
 func (c *Column) Fit(s string) string {
-	s = Truncate(s, c.Length, c.Octets)
-	if c.Holds == nil {
+	s = Truncate(s, c.MaxLength, c.MaxBytes)
+	if c.Accepts == nil {
 		return s
 	}
 	return strings.Map(func(r rune) rune {
-		if c.Holds(r) {
+		if c.Accepts(r) {
 			return r
 		}
 		return '?'

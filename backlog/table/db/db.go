@@ -36,28 +36,28 @@ const (
 	StatementTimeout = time.Minute
 	// LockPollInterval is the time between two attempts to get a lock that another
 	// program holds.
-	Moment = 10 * time.Millisecond
+	LockPollInterval = 10 * time.Millisecond
 	// DialTimeout limits connecting to a server.
 	DialTimeout = 10 * time.Second
 	// defaultPatience is the default of [Options.Patience].
-	lockPatience = 10 * time.Second
+	defaultPatience = 10 * time.Second
 )
 
 // A DB is an open database. All its methods may be called concurrently.
 type DB struct {
 	Server
-	Read        *sql.DB
-	Write       *sql.DB       // nil: the database is open for reading only
-	Planner     *sql.DB       // for planning statements that write; nil: Read does it
-	Patience    time.Duration // how long to wait for a lock of another program
-	ChangedOnly bool          // the affected rows of an UPDATE are those that it really changed
+	Read              *sql.DB
+	Write             *sql.DB       // nil: the database is open for reading only
+	Planner           *sql.DB       // for planning statements that write; nil: Read does it
+	Patience          time.Duration // how long to wait for a lock of another program
+	CountsChangedOnly bool          // the affected rows of an UPDATE are those that it really changed
 
 	// NoHints says that queries must not name the index to use. It is set when such an
 	// index turns out to be dropped, and stays set until the next start. Without hints
 	// queries are correct, but may be slower.
 	NoHints atomic.Bool
 
-	own bool // the connections belong to the calling program, and Close leaves them open
+	borrowed bool // the connections belong to the calling program, and Close leaves them open
 }
 
 // Options say how a database is opened.
@@ -66,11 +66,11 @@ type Options struct {
 	Create   bool          // create the database if it is missing, and set no statement timeout
 	Pool     int           // the maximum number of connections; 0: 4
 	Patience time.Duration // how long to wait for a lock of another program; 0: 10 s
-	Own      *sql.DB       // a pool of the calling program, used instead of the URL; it is never closed
+	Existing *sql.DB       // a pool of the calling program, used instead of the URL; it is never closed
 }
 
 // A RequiredSetting is a session setting that a pool of the calling program must have.
-type Setting struct {
+type RequiredSetting struct {
 	Name  string
 	Query string // an SQL expression that returns the value
 	Want  string
@@ -88,14 +88,14 @@ type Setting struct {
 // URL is a [*URLError]. No error contains the URL, since it may hold a password.
 func Open(ctx context.Context, dialect Server, url string, o Options) (*DB, error) {
 	o.Pool = cmp.Or(max(o.Pool, 0), 4)
-	o.Patience = cmp.Or(o.Patience, lockPatience)
+	o.Patience = cmp.Or(o.Patience, defaultPatience)
 	db := &DB{Server: dialect, Patience: o.Patience}
 	open, err := Get(ctx, db, func(ctx context.Context) (*DB, error) { return dialect.Open(ctx, url, o) })
 	if err != nil {
 		return nil, err
 	}
 	open.Patience = o.Patience
-	open.own = o.Own != nil
+	open.borrowed = o.Existing != nil
 	return open, nil
 }
 
@@ -123,10 +123,10 @@ func (o Options) Connect(ctx context.Context, server Server, c driver.Connector,
 
 // Adopt verifies that a pool of the calling program can be used, and returns db. It takes
 // one connection, calls inspect with the driver's own connection, and compares the settings.
-func (db *DB) Adopt(ctx context.Context, settings []Setting, inspect func(conn any) error) (*DB, error) {
+func (db *DB) Adopt(ctx context.Context, settings []RequiredSetting, inspect func(conn any) error) (*DB, error) {
 	conn, err := db.Read.Conn(ctx)
 	if err != nil {
-		return nil, db.Wrap(ctx, cmp.Or(db.Text().Unreached(ctx, "the other end of the pool", DialTimeout, err), err))
+		return nil, db.Wrap(ctx, cmp.Or(db.Text().ConnectError(ctx, "the other end of the pool", DialTimeout, err), err))
 	}
 	defer conn.Close()
 	err = conn.Raw(inspect)
@@ -144,7 +144,7 @@ func (db *DB) Adopt(ctx context.Context, settings []Setting, inspect func(conn a
 
 // Close closes the connections, unless they belong to the calling program.
 func (db *DB) Close() error {
-	if db.own {
+	if db.borrowed {
 		return nil
 	}
 	var err error
@@ -159,7 +159,7 @@ func (db *DB) Close() error {
 // RetryWhileBusy calls f until it no longer fails because another program has a lock, or
 // until [DB].Patience is over. If f fails because an index hint is stale, hints are turned
 // off and f is called again.
-func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) error {
+func (db *DB) RetryWhileBusy(ctx context.Context, f func(context.Context) error) error {
 	for start := time.Now(); ; {
 		began := time.Now()
 		err := f(ctx)
@@ -170,7 +170,7 @@ func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) erro
 		if class != Busy || ctx.Err() != nil || time.Since(start) >= db.Patience {
 			return err
 		}
-		if !backlog.Sleep(ctx, Moment-time.Since(began)) { // f may have waited for the lock itself
+		if !backlog.Sleep(ctx, LockPollInterval-time.Since(began)) { // f may have waited for the lock itself
 			return err
 		}
 	}
@@ -178,10 +178,10 @@ func (db *DB) Patiently(ctx context.Context, f func(context.Context) error) erro
 
 // Do calls f under the statement timeout, again while another program has a lock. It
 // classifies the error. [sql.ErrNoRows] is not an error here.
-func (db *DB) Within(ctx context.Context, f func(context.Context) error) error {
+func (db *DB) Do(ctx context.Context, f func(context.Context) error) error {
 	sctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
-	err := db.Patiently(sctx, f)
+	err := db.RetryWhileBusy(sctx, f)
 	if err == sql.ErrNoRows {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (db *DB) Within(ctx context.Context, f func(context.Context) error) error {
 
 // Get is [DB.Do] for an f that returns a value.
 func Get[T any](ctx context.Context, db *DB, f func(context.Context) (T, error)) (v T, err error) {
-	err = db.Within(ctx, func(ctx context.Context) (err error) {
+	err = db.Do(ctx, func(ctx context.Context) (err error) {
 		v, err = f(ctx)
 		return err
 	})
@@ -205,7 +205,7 @@ func (db *DB) Describe(ctx context.Context, schema, name string) (*Catalog, erro
 // CheckRights returns a [*Problem] if the user may not write to the database. It changes
 // nothing.
 func (db *DB) CheckRights(ctx context.Context) error {
-	return db.Within(ctx, func(ctx context.Context) error {
+	return db.Do(ctx, func(ctx context.Context) error {
 		conn, err := db.Write.Conn(ctx)
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 	}
 	defer conn.Close()
 	if read := db.Text().ReadSchema; read != "" {
-		if _, err := Texts(ctx, conn, read); err != nil {
+		if _, err := QueryTexts(ctx, conn, read); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,7 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 		return err
 	}
 	// PREPARE does not check the rights, EXPLAIN does. Its arguments are NULL.
-	_, err = Rows(ctx, conn, "EXPLAIN "+text, make([]any, n)...)
+	_, err = QueryRows(ctx, conn, "EXPLAIN "+text, make([]any, n)...)
 	if class := db.Class(err); class == Other || class == Refused { // a function did not accept NULL
 		return nil
 	}
@@ -254,7 +254,7 @@ func (db *DB) Plan(ctx context.Context, text string, n int) error {
 // database server. The round trip does not count: a difference that it can explain is 0.
 // Without a server Skew returns 0.
 func (db *DB) Skew(ctx context.Context, now func() time.Time) (time.Duration, error) {
-	text := db.Text().Present
+	text := db.Text().NowMicros
 	if text == "" {
 		return 0, nil
 	}
@@ -271,4 +271,4 @@ func (db *DB) Skew(ctx context.Context, now func() time.Time) (time.Duration, er
 }
 
 // MaxSkew is the largest tolerated difference between the clocks of this machine and of the server.
-const MostSkew = 5 * time.Second
+const MaxSkew = 5 * time.Second

@@ -33,8 +33,8 @@ func TestLimits(t *testing.T) {
 // A certificate that is not trusted is a person's to mend: it is not waited for. With
 // sslmode=verify-ca the driver looks at it itself, and its error is not that of crypto/tls.
 func TestUntrustedCertificate(t *testing.T) {
-	text := &Text{Name: "PostgreSQL", Distrust: "name its authority"}
-	err := text.Unreached(t.Context(), "h:1", time.Second, fmt.Errorf("tls error: %w", x509.UnknownAuthorityError{}))
+	text := &Text{Name: "PostgreSQL", CertificateHint: "name its authority"}
+	err := text.ConnectError(t.Context(), "h:1", time.Second, fmt.Errorf("tls error: %w", x509.UnknownAuthorityError{}))
 	if p := (*Problem)(nil); !errors.As(err, &p) {
 		t.Errorf("got %v, want a *Problem", err)
 	}

@@ -83,12 +83,12 @@ type Fault struct {
 	Class    ErrorClass
 	NoWrites bool   // only writes fail, see [backlog.ErrNoWrites]
 	What     string // the meaning in plain words
-	Said     string // the message of the database itself
+	Message  string // the message of the database itself
 	Hint     string
 
-	// Judge and Name are set if a rule of the table refused the row. Name is what the
+	// Guard and Name are set if a rule of the table refused the row. Name is what the
 	// database calls the constraint or the column, or a text that identifies the trigger.
-	Judge Judge
+	Guard GuardKind
 	Name  string
 }
 
@@ -119,22 +119,22 @@ func FindFault(faults []Fault, message string, codes ...string) Fault {
 	for _, code := range codes {
 		for _, f := range faults {
 			if slices.Contains(strings.Fields(f.Codes), code) {
-				f.Said = message
+				f.Message = message
 				return f
 			}
 		}
 	}
-	return Fault{Said: message}
+	return Fault{Message: message}
 }
 
 // words returns the text of the fault without its hint.
 func (f Fault) words() string {
-	return strings.Join(lists.NonEmpty(f.What, f.Said), ": ")
+	return strings.Join(lists.NonEmpty(f.What, f.Message), ": ")
 }
 
 // faultOf returns what an error means, whether the server sent it or the connection broke.
-func (db *DB) fault(err error) Fault {
-	f := db.Error(err)
+func (db *DB) faultOf(err error) Fault {
+	f := db.Classify(err)
 	if f == (Fault{}) && (errors.Is(err, backlog.ErrUnavailable) || isBroken(err)) {
 		f.Class = Unavailable
 	}
@@ -153,27 +153,27 @@ func isBroken(err error) bool {
 }
 
 // Class returns the class of an error.
-func (db *DB) Class(err error) ErrorClass { return db.fault(err).Class }
+func (db *DB) Class(err error) ErrorClass { return db.faultOf(err).Class }
 
 // IsServerError reports whether the database itself sent the error.
-func (db *DB) HasSaid(err error) bool { return db.Error(err) != Fault{} }
+func (db *DB) IsServerError(err error) bool { return db.Classify(err) != Fault{} }
 
 // GuardOf returns the kind and the name of the rule by which the database refused a row.
-func (db *DB) JudgeOf(err error) (kind Judge, name string) {
-	f := db.fault(err)
-	return f.Judge, f.Name
+func (db *DB) GuardOf(err error) (kind GuardKind, name string) {
+	f := db.faultOf(err)
+	return f.Guard, f.Name
 }
 
 // IsTransient reports whether the same call may succeed later, or was cancelled by its context.
-func (db *DB) MayPass(err error) bool {
+func (db *DB) IsTransient(err error) bool {
 	c := db.Class(err)
 	return c == Unavailable || c == Busy || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // AsProblem returns a [*Problem] for an error that only a person can resolve, and other errors
 // unchanged.
-func (db *DB) Explained(err error) error {
-	if f := db.fault(err); f.Hint != "" && f.Class != Unavailable && f.Class != Busy {
+func (db *DB) AsProblem(err error) error {
+	if f := db.faultOf(err); f.Hint != "" && f.Class != Unavailable && f.Class != Busy {
 		return &Problem{What: f.words(), Hint: f.Hint, Denied: f.Class == Denied}
 	}
 	return err
@@ -193,17 +193,17 @@ func (db *DB) Wrap(ctx context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return timeoutError(StatementTimeout)
 	}
-	f := db.fault(err)
+	f := db.faultOf(err)
 	switch {
 	case f.Class != Unavailable && f.Class != Busy:
-		return db.Explained(err)
+		return db.AsProblem(err)
 	case f.What != "":
 		class := backlog.ErrUnavailable
 		if f.NoWrites {
 			class = backlog.ErrNoWrites
 		}
 		return backlog.Worded(f.words()+Prefixed("; ", f.Hint), class, err)
-	case f.Said == "":
+	case f.Message == "":
 		return fmt.Errorf("%w: the connection broke off; the server's log tells why", backlog.ErrUnavailable)
 	}
 	return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
@@ -237,7 +237,7 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 // ConnectError describes the error of a connection attempt to the server at addr. The driver's
 // own message may contain parts of the URL. ConnectError returns nil for an error that it does
 // not know.
-func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, err error) error {
+func (t *Text) ConnectError(ctx context.Context, addr string, limit time.Duration, err error) error {
 	at := "the " + t.Name + " server at " + addr
 	var (
 		problem *Problem
@@ -251,17 +251,17 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 	case ctx.Err() != nil:
 		return backlog.Worded(backlog.ErrUnavailable.Error()+": no connection to "+at+" so far", backlog.ErrUnavailable, ctx.Err())
 	case errors.As(err, &verify):
-		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, verify.Err)
+		return Problemf(t.CertificateHint, "%s: its certificate is not trusted: %v", at, verify.Err)
 	case errors.As(err, &unknown): // with sslmode=verify-ca
-		return Problemf(t.Distrust, "%s: its certificate is not trusted: %v", at, unknown)
+		return Problemf(t.CertificateHint, "%s: its certificate is not trusted: %v", at, unknown)
 	case errors.As(err, new(*net.DNSError)):
 		return fmt.Errorf("%w: %s: its name is not found; correct the host in the database URL", backlog.ErrUnavailable, at)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrUnavailable, at, limit, t.NameServer)
+		return fmt.Errorf("%w: %s gives no answer within %v; %s", backlog.ErrUnavailable, at, limit, t.HostHint)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%w: %s cannot be reached: %w; start it there, or correct host and port in the database URL", backlog.ErrUnavailable, at, op.Err)
 	case isBroken(err):
-		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrUnavailable, at, t.NameServer)
+		return fmt.Errorf("%w: %s broke the connection off; %s", backlog.ErrUnavailable, at, t.HostHint)
 	}
 	return nil
 }
@@ -269,9 +269,9 @@ func (t *Text) Unreached(ctx context.Context, addr string, limit time.Duration, 
 // A Notebook collects notes about things that work but that a person should know. Its zero
 // value is empty and ready to use, also concurrently.
 type Notebook struct {
-	mu    sync.Mutex
-	notes []string
-	tell  func(string) // is called with each new note; nil: there is no observer
+	mu      sync.Mutex
+	notes   []string
+	observe func(string) // is called with each new note; nil: there is no observer
 }
 
 // Notes returns the notes so far.
@@ -282,13 +282,13 @@ func (n *Notebook) Notes() []string {
 }
 
 // ObserveNotes calls observe with every note so far, and from now on with every new one.
-func (n *Notebook) TellNotes(observe func(string)) {
+func (n *Notebook) ObserveNotes(observe func(string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, text := range n.notes {
 		observe(text)
 	}
-	n.tell = observe
+	n.observe = observe
 }
 
 // Notef adds a note, unless it is there already.
@@ -300,7 +300,7 @@ func (n *Notebook) Notef(format string, args ...any) {
 		return
 	}
 	n.notes = append(n.notes, text)
-	if n.tell != nil {
-		n.tell(text)
+	if n.observe != nil {
+		n.observe(text)
 	}
 }

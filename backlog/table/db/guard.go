@@ -8,31 +8,31 @@ import (
 )
 
 // A GuardKind is the kind of rule by which a database refuses a write to a row.
-type Judge int
+type GuardKind int
 
 // The kinds of guards.
 const (
-	Unjudged   Judge = iota // the database does not say which
-	Unique                  // a unique index or an exclusion constraint
-	ForeignKey              // another table must have the value, or must not reference it
-	Check                   // a CHECK constraint
-	NotNull                 // a NOT NULL column
-	Type                    // the type of a column, its length, or its domain
-	Overflow                // a number is too large for its column
-	Trigger                 // a trigger raised an error, or failed
+	UnknownGuard GuardKind = iota // the database does not say which
+	Unique                        // a unique index or an exclusion constraint
+	ForeignKey                    // another table must have the value, or must not reference it
+	Check                         // a CHECK constraint
+	NotNull                       // a NOT NULL column
+	Type                          // the type of a column, its length, or its domain
+	Overflow                      // a number is too large for its column
+	Trigger                       // a trigger raised an error, or failed
 )
 
 // A Guard is a constraint or a trigger that can refuse an UPDATE of a table.
 type Guard struct {
-	Judge   Judge
-	Name    string   // of the constraint or trigger; of the trigger's function if errors name that
-	Columns []string // that the catalog lists
-	Text    string   // the SQL of the condition or of the trigger, which may mention more columns
-	Whole   bool     // it gets the row as a whole, so that it may read any column
+	Kind     GuardKind
+	Name     string   // of the constraint or trigger; of the trigger's function if errors name that
+	Columns  []string // that the catalog lists
+	Text     string   // the SQL of the condition or of the trigger, which may mention more columns
+	WholeRow bool     // it gets the row as a whole, so that it may read any column
 }
 
 // guardKinds are the kinds as the catalog queries of the dialects return them.
-var judges = map[string]Judge{"c": Check, "f": ForeignKey, "t": Trigger}
+var guardKinds = map[string]GuardKind{"c": Check, "f": ForeignKey, "t": Trigger}
 
 // Guards makes guards of the rows of a catalog query. Their columns are kind (c, f or t),
 // name, body, columns (separated by the character 1) and whole (yes or no).
@@ -40,19 +40,19 @@ func Guards(rows []Row) (list []Guard) {
 	for _, r := range rows {
 		columns := lists.NonEmpty(strings.Split(r["columns"], "\x01")...)
 		list = append(list, Guard{
-			Judge:   judges[r["kind"]],
-			Name:    r["name"],
-			Columns: columns,
-			Text:    r["body"],
-			Whole:   r.Is("whole"),
+			Kind:     guardKinds[r["kind"]],
+			Name:     r["name"],
+			Columns:  columns,
+			Text:     r["body"],
+			WholeRow: r.Is("whole"),
 		})
 	}
 	return list
 }
 
 // Mentions returns those of the columns that the guard mentions.
-func (g *Guard) Names(columns []string) []string {
-	words := Words(g.Text)
+func (g *Guard) Mentions(columns []string) []string {
+	words := Tokens(g.Text)
 	return slices.DeleteFunc(slices.Clone(columns), func(name string) bool {
 		is := func(word string) bool { return strings.EqualFold(word, name) }
 		return !slices.ContainsFunc(g.Columns, is) && !slices.ContainsFunc(words, is)
@@ -61,11 +61,11 @@ func (g *Guard) Names(columns []string) []string {
 
 // ReadsWholeRow reports whether the guard may read columns that it does not mention, because
 // it passes the row on as a whole, such as to to_jsonb(NEW). RETURN NEW does not count.
-func (g *Guard) SeesAll() bool {
-	if g.Whole {
+func (g *Guard) ReadsWholeRow() bool {
+	if g.WholeRow {
 		return true
 	}
-	words := Words(g.Text)
+	words := Tokens(g.Text)
 	for i, word := range words {
 		if !strings.EqualFold(word, "NEW") && !strings.EqualFold(word, "OLD") {
 			continue
@@ -81,7 +81,7 @@ func (g *Guard) SeesAll() bool {
 
 // Tokens splits an SQL text into names and single punctuation characters. Comments and
 // strings are left out, and names lose their quotes.
-func Words(text string) (words []string) {
+func Tokens(text string) (words []string) {
 	for text != "" {
 		c := text[0]
 		switch {

@@ -149,7 +149,7 @@ func (l *SessionLocks) query(c *Catalog, expression string, names []string) (tex
 	for _, name := range names {
 		args = append(args, l.Key(c, name))
 	}
-	return l.Server.Text().Place("SELECT " + strings.Join(list, ", ")), args
+	return l.Server.Text().Rebind("SELECT " + strings.Join(list, ", ")), args
 }
 
 // A sessionLock is one lock and the session that holds it.

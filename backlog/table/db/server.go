@@ -37,7 +37,7 @@ type Server interface {
 	Value(c *Column, v any) any
 	// Classify returns what an error means that the database sent, or by which the driver says
 	// in its own way that the connection is broken. For other errors it returns a zero Fault.
-	Error(err error) Fault
+	Classify(err error) Fault
 	// Lock acquires a lock of the table. If another process has it, Lock returns
 	// backlog.ErrLocked, or a *backlog.Rival if that process has other marks.
 	Lock(ctx context.Context, c *Catalog, l LockName) (backlog.Lock, error)
@@ -53,7 +53,7 @@ type Querier interface {
 }
 
 // ScanAll runs a query and returns what scan makes of each of its rows.
-func Scanned[T any](ctx context.Context, q Querier, query string, args []any, scan func(*sql.Rows) (T, error)) (list []T, err error) {
+func ScanAll[T any](ctx context.Context, q Querier, query string, args []any, scan func(*sql.Rows) (T, error)) (list []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func Scanned[T any](ctx context.Context, q Querier, query string, args []any, sc
 }
 
 // QueryTexts runs a query and returns the first column of its rows.
-func Texts(ctx context.Context, q Querier, query string, args ...any) ([]string, error) {
-	return Scanned(ctx, q, query, args, func(rows *sql.Rows) (s string, err error) {
+func QueryTexts(ctx context.Context, q Querier, query string, args ...any) ([]string, error) {
+	return ScanAll(ctx, q, query, args, func(rows *sql.Rows) (s string, err error) {
 		err = rows.Scan(&s)
 		return s, err
 	})
@@ -92,8 +92,8 @@ func (r Row) Int(column string) int {
 }
 
 // QueryRows runs a query and returns its rows.
-func Rows(ctx context.Context, q Querier, query string, args ...any) ([]Row, error) {
-	return Scanned(ctx, q, query, args, func(rows *sql.Rows) (Row, error) {
+func QueryRows(ctx context.Context, q Querier, query string, args ...any) ([]Row, error) {
+	return ScanAll(ctx, q, query, args, func(rows *sql.Rows) (Row, error) {
 		names, _ := rows.Columns() // fails only if the rows are closed, which ScanValues reports
 		values, err := ScanValues(rows, len(names))
 		row := make(Row)
@@ -105,16 +105,16 @@ func Rows(ctx context.Context, q Querier, query string, args ...any) ([]Row, err
 }
 
 // QueryOne runs a query and scans its only row into to. If there is no row, to is unchanged.
-func (db *DB) One(ctx context.Context, text string, args []any, to ...any) error {
-	return db.Within(ctx, func(ctx context.Context) error {
-		return db.Read.QueryRowContext(ctx, db.Text().Place(text), args...).Scan(to...)
+func (db *DB) QueryOne(ctx context.Context, text string, args []any, to ...any) error {
+	return db.Do(ctx, func(ctx context.Context) error {
+		return db.Read.QueryRowContext(ctx, db.Text().Rebind(text), args...).Scan(to...)
 	})
 }
 
 // QueryScan runs a query and returns what scan makes of each of its rows.
-func Each[T any](ctx context.Context, db *DB, text string, args []any, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func QueryScan[T any](ctx context.Context, db *DB, text string, args []any, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	return Get(ctx, db, func(ctx context.Context) ([]T, error) {
-		return Scanned(ctx, db.Read, db.Text().Place(text), args, scan)
+		return ScanAll(ctx, db.Read, db.Text().Rebind(text), args, scan)
 	})
 }
 
@@ -137,8 +137,8 @@ func scanN[T any](rows scanner, n int, rest ...any) ([]T, error) {
 }
 
 // QueryValues runs a query and returns n values of each of its rows, as the driver reads them.
-func Values(ctx context.Context, db *DB, text string, args []any, n int) ([][]any, error) {
-	return Each(ctx, db, text, args, func(rows *sql.Rows) ([]any, error) { return ScanValues(rows, n) })
+func QueryValues(ctx context.Context, db *DB, text string, args []any, n int) ([][]any, error) {
+	return QueryScan(ctx, db, text, args, func(rows *sql.Rows) ([]any, error) { return ScanValues(rows, n) })
 }
 
 // Prefixed returns s with the prefix, or "" if s is empty.

@@ -25,27 +25,27 @@ type Text struct {
 
 	// Parameters are the parameters of a URL, each with its legal values, which blanks
 	// separate; "": every value is legal.
-	Parameters map[string]string
-	NoOther    string // the hint for an unknown parameter; "": the server judges those
-	Form       string // the form of a URL, for hints
-	NeedsHost  bool   // a URL must have a host
-	NameServer string // the hint if something at the host of the URL does not answer
-	Distrust   string // the hint if a certificate is not trusted
+	Parameters       map[string]string
+	UnknownParameter string // the hint for an unknown parameter; "": the server judges those
+	URLForm          string // the form of a URL, for hints
+	NeedsHost        bool   // a URL must have a host
+	HostHint         string // the hint if something at the host of the URL does not answer
+	CertificateHint  string // the hint if a certificate is not trusted
 
-	Quotes      string // the quotation mark of names
-	True        string
-	False       string
-	Blob        string // the format of a literal, for hexadecimal digits
-	Backslashes bool   // a backslash in a string begins an escape
-	Numbered    bool   // the n-th placeholder is $n, not ?, and its type must be known in a CASE
-	Rows        string // the format of a list of row values behind IN; "": rows cannot be compared
-	Raw         string // the format of a column as it is stored
-	Guard       string // the format of a condition that must not use an index
-	LockRow     string // the end of a SELECT that locks its rows
-	NoWait      string // the end after LockRow for an error at once if a row is locked; "": there is none
-	Present     string // an expression for the server's clock in microseconds since 1970; "": there is no server
-	Hint        string // the format of a table name with the index to use; "": the planner needs no hints
-	Own         string // the characters that begin the database's own placeholders
+	Quotes           string // the quotation mark of names
+	True             string
+	False            string
+	Blob             string // the format of a literal, for hexadecimal digits
+	Backslashes      bool   // a backslash in a string begins an escape
+	Numbered         bool   // the n-th placeholder is $n, not ?, and its type must be known in a CASE
+	RowList          string // the format of a list of row values behind IN; "": rows cannot be compared
+	Raw              string // the format of a column as it is stored
+	Unindexed        string // the format of a condition that must not use an index
+	LockRow          string // the end of a SELECT that locks its rows
+	NoWait           string // the end after LockRow for an error at once if a row is locked; "": there is none
+	NowMicros        string // an expression for the server's clock in microseconds since 1970; "": there is no server
+	IndexHint        string // the format of a table name with the index to use; "": the planner needs no hints
+	PlaceholderMarks string // the characters that begin the database's own placeholders
 
 	EscapeStrings bool // E'…' has escapes by a backslash, $tag$…$tag$ is a string, comments in /* */ nest
 	HashComments  bool // # begins a comment, and -- does so only in front of white space
@@ -55,18 +55,18 @@ type Text struct {
 	Prepares       bool // statements should be prepared, because the driver does not cache them
 	LazyUnion      bool // of an ordered union with a limit the database reads no more than the limit
 	PartialIndexes bool
-	SearchedFirst  bool // an index must begin with the columns that have one value, even if its condition has them
+	EqualFirst     bool // an index must begin with the columns that have one value, even if its condition has them
 	FoldsNames     bool // the case of column names does not matter
 
-	ReadSchema  string   // a query by which a connection notices changes of the schema; "": planning does
-	BeginPlan   string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
-	Trial       []string // the first statements of a transaction that will be rolled back
-	Immediate   string   // has deferred constraints checked at once; "": there are none
-	Warnings    string   // the query for what a rollback could not undo; "": there is none
-	Explain     string   // the prefix that makes a query return its plan
-	CreateIndex string
-	NameLength  int  // the maximum length of an index name, in bytes
-	GrantsUsage bool // a schema needs a GRANT too
+	ReadSchema    string   // a query by which a connection notices changes of the schema; "": planning does
+	BeginPlan     string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
+	Trial         []string // the first statements of a transaction that will be rolled back
+	CheckNow      string   // has deferred constraints checked at once; "": there are none
+	WarningsQuery string   // the query for what a rollback could not undo; "": there is none
+	Explain       string   // the prefix that makes a query return its plan
+	CreateIndex   string
+	NameLength    int  // the maximum length of an index name, in bytes
+	GrantsUsage   bool // a schema needs a GRANT too
 
 	Types Types
 }
@@ -88,7 +88,7 @@ type Types struct {
 // has no expression for that.
 type TimeType struct {
 	Decl    string
-	Present string
+	Default string
 }
 
 // Quote returns a name as an SQL identifier.
@@ -135,7 +135,7 @@ func (t *Text) Literal(v any) string {
 }
 
 // Placeholder returns the placeholder of the n-th argument of a statement, from 1 on.
-func (t *Text) Arg(n int) string {
+func (t *Text) Placeholder(n int) string {
 	if t.Numbered {
 		return "$" + strconv.Itoa(n)
 	}
@@ -143,7 +143,7 @@ func (t *Text) Arg(n int) string {
 }
 
 // Rebind returns the statement with the placeholders of the database instead of ?.
-func (t *Text) Place(text string) string {
+func (t *Text) Rebind(text string) string {
 	if !t.Numbered || !strings.Contains(text, "?") {
 		return text
 	}
@@ -158,7 +158,7 @@ func (t *Text) Place(text string) string {
 			quote = c
 		case quote == 0 && c == '?':
 			n++
-			b = append(b, t.Arg(n)...)
+			b = append(b, t.Placeholder(n)...)
 			continue
 		}
 		b = append(b, c)
@@ -191,18 +191,18 @@ func (t *Text) KeyIn(cols []string, n int) string {
 	if len(cols) == 1 {
 		return cols[0] + " IN (?" + strings.Repeat(",?", n-1) + ")"
 	}
-	if t.Rows == "" {
+	if t.RowList == "" {
 		one := strings.Join(cols, " = ? AND ") + " = ?"
 		return "(" + one + strings.Repeat(" OR "+one, n-1) + ")"
 	}
 	row := ",(?" + strings.Repeat(",?", len(cols)-1) + ")"
-	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.Rows, strings.Repeat(row, n)[1:])
+	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.RowList, strings.Repeat(row, n)[1:])
 }
 
 // KeyRange returns the condition that the columns are on one side of the key (op is < or >),
 // and its arguments. first are the values of columns that come before those of the key.
 func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
-	args := Bind(first, key)
+	args := AppendKeys(first, key)
 	if len(cols) == 1 {
 		return cols[0] + " " + op + " ?", args
 	}
@@ -211,7 +211,7 @@ func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, 
 }
 
 // AppendKeys appends the parts of the keys to the arguments of a statement.
-func Bind(args []any, keys ...backlog.Key) []any {
+func AppendKeys(args []any, keys ...backlog.Key) []any {
 	for _, k := range keys {
 		for i := range k.Len() {
 			args = append(args, k.Part(i))
@@ -225,11 +225,11 @@ func Bind(args []any, keys ...backlog.Key) []any {
 func (t *Text) AsStored(col string) string { return fmt.Sprintf(t.Raw, col) }
 
 // WithoutIndex returns the condition in a form for which no index is used.
-func (t *Text) Unsearched(cond string) string { return fmt.Sprintf(t.Guard, cond) }
+func (t *Text) WithoutIndex(cond string) string { return fmt.Sprintf(t.Unindexed, cond) }
 
 // ZeroDate returns the condition that the column is a zero date, "" if it cannot be one.
 func (t *Text) ZeroDate(c *Column) string {
-	return Prefixed(t.Quote(c.Name), c.Zero)
+	return Prefixed(t.Quote(c.Name), c.ZeroCond)
 }
 
 // The conditions for zero dates that are numbers, texts, or either, to follow a column's name.
@@ -260,7 +260,7 @@ func (t *Text) Index(c *Catalog, table, name string, columns []string, where str
 	}
 	columns = slices.Clone(columns)
 	for i := range c.Columns {
-		if at := slices.Index(columns, t.Quote(c.Columns[i].Name)); at >= 0 && c.Columns[i].Long {
+		if at := slices.Index(columns, t.Quote(c.Columns[i].Name)); at >= 0 && c.Columns[i].PrefixIndexed {
 			columns[at] += "(100)"
 		}
 	}
@@ -307,10 +307,10 @@ var userPattern = pattern.Lazily(`(?s)^//([^/]*@|[^/:]{2,}:.*@)`)
 // of a file consists of a path and parameters.
 func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, err error) {
 	_, rest, _ := strings.Cut(rawURL, ":")
-	unreadable := URLProblemf("write "+t.Form, "the database URL cannot be read")
+	unreadable := URLProblemf("write "+t.URLForm, "the database URL cannot be read")
 	if t.File {
 		if strings.HasPrefix(rest, "//") && userPattern().MatchString(rest) { // messages would show it as a file name
-			return nil, nil, URLProblemf("a file has no user and host; write "+t.Form, "the database URL has a user")
+			return nil, nil, URLProblemf("a file has no user and host; write "+t.URLForm, "the database URL has a user")
 		}
 		u = new(url.URL)
 		u.Path, u.RawQuery, _ = strings.Cut(strings.TrimPrefix(rest, "//"), "?")
@@ -333,8 +333,8 @@ func (t *Text) ParseURL(rawURL string) (u *url.URL, params map[string]string, er
 		}
 		params[name] = value
 		switch {
-		case !known && t.NoOther != "":
-			return nil, nil, URLProblemf(t.NoOther, "the database URL has a parameter that is not known")
+		case !known && t.UnknownParameter != "":
+			return nil, nil, URLProblemf(t.UnknownParameter, "the database URL has a parameter that is not known")
 		case legal != "" && !slices.Contains(strings.Fields(legal), value):
 			return nil, nil, URLProblemf("write one of "+legal, "the database URL has a %s that is not known", name)
 		}
@@ -349,13 +349,13 @@ func (t *Text) mayMisread(rawURL string, u *url.URL) bool {
 }
 
 // aliasPrefix begins the aliases of expressions. No column of a table should have such a name.
-const prefix = "backlog_"
+const aliasPrefix = "backlog_"
 
 // SelectList returns the expressions for a SELECT, each with an alias.
-func Named(exprs []string) string {
+func SelectList(exprs []string) string {
 	var list []string
 	for i, e := range exprs {
-		list = append(list, e+" AS "+prefix+strconv.Itoa(i))
+		list = append(list, e+" AS "+aliasPrefix+strconv.Itoa(i))
 	}
 	return strings.Join(list, ", ")
 }
@@ -373,7 +373,7 @@ func (t *Text) Union(n int, cols []string, direction string, limit int, one func
 	var extra string
 	var names []string
 	for i, c := range cols {
-		name := prefix + "o" + strconv.Itoa(i)
+		name := aliasPrefix + "o" + strconv.Itoa(i)
 		names = append(names, name)
 		extra += ", " + c + " AS " + name
 	}
@@ -382,7 +382,7 @@ func (t *Text) Union(n int, cols []string, direction string, limit int, one func
 		query, queryArgs := one(i, extra)
 		args = append(args, queryArgs...)
 		if !t.LazyUnion { // the database would read all rows of each query
-			query = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", query+OrderBy(direction, cols), prefix, i)
+			query = fmt.Sprintf("SELECT * FROM (%s) AS %sb%d", query+OrderBy(direction, cols), aliasPrefix, i)
 			args = append(args, limit)
 		}
 		list[i] = query

@@ -20,13 +20,13 @@ import (
 
 // Bad adds the error, or each of several, and reports whether there was one. The hint is
 // the text after the semicolon unless the error carries its own.
-func Bad(l *inspect.Findings, name string, err error) bool {
+func AddFailure(l *inspect.Findings, name string, err error) bool {
 	if err == nil {
 		return false
 	}
 	if all := (*db.Problems)(nil); errors.As(err, &all) {
 		for _, err := range all.List {
-			Bad(l, name, err)
+			AddFailure(l, name, err)
 		}
 		return true
 	}
@@ -44,7 +44,7 @@ func Bad(l *inspect.Findings, name string, err error) bool {
 }
 
 // A Look says what of a table is looked at, which is only read.
-type Look struct {
+type ReadCheck struct {
 	Table      *table.Table
 	Mapping    mapping.Mapping         // as it is configured
 	Ages       []time.Duration         // of the tiers, ascending
@@ -55,10 +55,10 @@ type Look struct {
 
 // CheckReads finds what is wrong with reading a table: its times, indexes, statuses, dates and rules. It returns
 // what is to be said of rows that no pass takes because of their status.
-func CheckReads(ctx context.Context, l *inspect.Findings, x Look) (leftAlone string) {
-	if !Bad(l, "times", x.Table.ProveTimes(ctx, x.Now)) {
+func CheckReads(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAlone string) {
+	if !AddFailure(l, "times", x.Table.ProveTimes(ctx, x.Now)) {
 		samples, err := Samples(ctx, x.Table, x.Now)
-		if !Bad(l, "times", err) {
+		if !AddFailure(l, "times", err) {
 			l.AddGood("times", "%s", strings.Join(append(x.Table.TimeForms(), samples...), "\n"))
 		}
 	}
@@ -71,9 +71,9 @@ func CheckReads(ctx context.Context, l *inspect.Findings, x Look) (leftAlone str
 }
 
 // checkRecords counts the records. It returns what to say of those that are rightly left alone.
-func checkRecords(ctx context.Context, l *inspect.Findings, x Look) (leftAlone string) {
+func checkRecords(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAlone string) {
 	c, err := x.Table.Count(ctx, x.Now, x.Ages)
-	if Bad(l, "records", err) {
+	if AddFailure(l, "records", err) {
 		return ""
 	}
 	leftAlone = checkStatuses(l, x.Mapping, c)
@@ -93,7 +93,7 @@ func checkRecords(ctx context.Context, l *inspect.Findings, x Look) (leftAlone s
 
 // CheckHandler finds what the handler finds of itself, with its network.
 func CheckHandler(ctx context.Context, l *inspect.Findings, name string, h backlog.ConfiguredHandler) {
-	if Bad(l, name, h.Check(ctx)) {
+	if AddFailure(l, name, h.Check(ctx)) {
 		return
 	}
 	said := h.Describe()
@@ -117,16 +117,16 @@ func AddNotes(l *inspect.Findings, t *table.Table) {
 // checkPlans finds missing indexes.
 func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
 	plans, err := Plans(ctx, t, t.Readings(now))
-	if Bad(l, "index", err) {
+	if AddFailure(l, "index", err) {
 		return
 	}
 	for i, p := range plans {
 		switch {
-		case p.Bad != "":
-			l.AddWarning("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Bad, strings.Join(p.Steps, "; "))
+		case p.Problem != "":
+			l.AddWarning("index", "`backlog init`, or: "+p.Hint, "%s: %s\nby this plan: %s", p.What, p.Problem, strings.Join(p.Steps, "; "))
 		case p.Index == "":
 			l.AddGood("index", "%s: served by the key", p.What)
-		case i > 0 && p.What == plans[i-1].What && plans[i-1].Bad == "":
+		case i > 0 && p.What == plans[i-1].What && plans[i-1].Problem == "":
 			(*l)[len(*l)-1].Detail += " and " + p.Index
 		default:
 			l.AddGood("index", "%s: served by the index %s", p.What, p.Index)
@@ -135,9 +135,9 @@ func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now ti
 }
 
 // checkRules looks at the recurrence rules of rows: a row whose rule is wrong is not started.
-func checkRules(ctx context.Context, l *inspect.Findings, x Look) {
+func checkRules(ctx context.Context, l *inspect.Findings, x ReadCheck) {
 	list, err := x.Table.Rules(ctx, x.RuleColumn)
-	Bad(l, "rules", err)
+	AddFailure(l, "rules", err)
 	var bad []string
 	for _, text := range list {
 		if err := x.CheckRule(text); err != nil {
@@ -150,13 +150,13 @@ func checkRules(ctx context.Context, l *inspect.Findings, x Look) {
 }
 
 // checkDates finds pending rows without a date, or with one that cannot be right. So many were counted.
-func checkDates(ctx context.Context, l *inspect.Findings, x Look, counted int) {
+func checkDates(ctx context.Context, l *inspect.Findings, x ReadCheck, counted int) {
 	var n int
 	var first error
 	var after backlog.Cursor
 	for {
 		page, err := x.Table.List(ctx, table.Filter{State: "unreadable", Ages: x.Ages}, x.Now, after, 1000)
-		if Bad(l, "dates", err) {
+		if AddFailure(l, "dates", err) {
 			return
 		}
 		for _, row := range page.Rows {
@@ -253,7 +253,7 @@ func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 }
 
 // A Writer is who would write to a table, which is over a connection that may.
-type Writer struct {
+type WriteCheck struct {
 	Table *table.Table
 	Name  string // of the work on the table
 	Now   time.Time
@@ -261,13 +261,13 @@ type Writer struct {
 }
 
 // CheckWrites finds what keeps the writer from its work, and reports whether what is set can be tried on rows.
-func CheckWrites(ctx context.Context, l *inspect.Findings, w Writer) bool {
+func CheckWrites(ctx context.Context, l *inspect.Findings, w WriteCheck) bool {
 	t := w.Table
-	late := Bad(l, "times", t.ProveTimes(ctx, w.Now))
-	ok := !Bad(l, "statuses", t.ProveWrites(ctx, w.Now)) && !late
+	late := AddFailure(l, "times", t.ProveTimes(ctx, w.Now))
+	ok := !AddFailure(l, "statuses", t.ProveWrites(ctx, w.Now)) && !late
 	l.AddGood("rights", "the database can be written to")
 	ahead, err := t.DB().Skew(ctx, w.Clock)
-	if !Bad(l, "clock", err) && ahead.Abs() > db.MostSkew {
+	if !AddFailure(l, "clock", err) && ahead.Abs() > db.MaxSkew {
 		l.AddWarning("clock", "set both by the same time servers (NTP)", "%s", Apart(ahead))
 	}
 	if advice := t.Catalog().Advice; advice != "" {
@@ -278,7 +278,7 @@ func CheckWrites(ctx context.Context, l *inspect.Findings, w Writer) bool {
 	switch {
 	case errors.Is(err, backlog.ErrLocked):
 		l.AddGood("lock", "another process is working on this table just now")
-	case !Bad(l, "lock", err):
+	case !AddFailure(l, "lock", err):
 		lock.Unlock()
 		l.AddGood("lock", "the table can be locked")
 	}

@@ -84,7 +84,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 		return nil, err
 	}
 	plans, err := compare(context.Background(), t, nil, cat, t.Readings(now))
-	return hints(plans), err
+	return createStatements(plans), err
 }
 
 // Create runs the statements of Missing, creating the database file if there
@@ -208,7 +208,7 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	}
 	add(refreshColumns(types, m, nil)...)
 	at := timeType(types, m.Inserted, m.Zone)
-	add(columnDef{name: m.Inserted.Column, decl: at.Decl, rest: "NOT NULL" + db.Prefixed(" DEFAULT ", at.Present)})
+	add(columnDef{name: m.Inserted.Column, decl: at.Decl, rest: "NOT NULL" + db.Prefixed(" DEFAULT ", at.Default)})
 	for _, tc := range []*mapping.Time{m.Eligible, m.Expires} {
 		if tc != nil {
 			add(columnDef{name: tc.Column, decl: timeType(types, *tc, m.Zone).Decl})
@@ -317,17 +317,17 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 
 // A Plan is how the database reads the pages of one status.
 type Plan struct {
-	What  string   // the condition
-	Index string   // that serves; "": none, or the key itself
-	Bad   string   // why pages read more than their rows; "" if they do not
-	Steps []string // how the database reads them then, in its words
-	Hint  string   // the statement that creates the index to have then
+	What    string   // the condition
+	Index   string   // that serves; "": none, or the key itself
+	Problem string   // why pages read more than their rows; "" if they do not
+	Steps   []string // how the database reads them then, in its words
+	Hint    string   // the statement that creates the index to have then
 }
 
 // Plans compares the indexes that the queries should have with the indexes there are.
 func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
 	d, was := t.DB(), t.Catalog()
-	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.In), was.Name)
+	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.Database), was.Name)
 	if err == nil {
 		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return compare(ctx, t, d.Read, cat, readings) })
 	}
@@ -339,7 +339,7 @@ func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog,
 	text := t.DB().Text()
 	for _, r := range readings {
 		name, create := indexOf(t, cat, r)
-		p := Plan{What: r.What, Bad: "no index serves its pages", Hint: create}
+		p := Plan{What: r.What, Problem: "no index serves its pages", Hint: create}
 		serving := cat.ServingIndexes(r.Equal, r.Order)
 		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
 		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
@@ -352,7 +352,7 @@ func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog,
 			serves = func(x db.Index) bool { return strings.Contains(strings.Join(p.Steps, "\n"), x.Name) }
 		}
 		if i := slices.IndexFunc(serving, serves); i >= 0 {
-			p.Index, p.Bad, p.Hint = serving[i].Name, "", ""
+			p.Index, p.Problem, p.Hint = serving[i].Name, "", ""
 		}
 		list = append(list, p)
 	}
@@ -361,7 +361,7 @@ func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog,
 
 // explained returns the plan of the page's query as the database has it.
 func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading) (steps []string, err error) {
-	lines, err := db.Scanned(ctx, q, text.Explain+text.Place(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
+	lines, err := db.ScanAll(ctx, q, text.Explain+text.Rebind(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
 		names, err := rows.Columns()
 		if err != nil {
 			return "", err
@@ -379,12 +379,12 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 // whose pages read more than they return.
 func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
 	plans, err := Plans(ctx, t, t.Readings(now))
-	return hints(plans), err
+	return createStatements(plans), err
 }
 
 // hints returns the statements of the plans. Where an index has no condition, one
 // can serve several states.
-func hints(plans []Plan) []string {
+func createStatements(plans []Plan) []string {
 	return lists.NonEmpty(lists.Distinct(lists.Map(plans, func(p Plan) string { return p.Hint }))...)
 }
 
@@ -405,7 +405,7 @@ func indexOf(t *table.Table, cat *db.Catalog, r table.Reading) (name, create str
 		sum := sha256.Sum256([]byte(text.Index(t.Catalog(), text.Quote(m.Name), salt, r.Columns, r.Where)))
 		hash := fmt.Sprintf("_backlog_%x", sum[:4])
 		name = strings.ToValidUTF8(m.Name[:min(len(m.Name), text.NameLength-len(hash))], "") + hash
-		if !slices.ContainsFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name && x.Hidden }) {
+		if !slices.ContainsFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name && x.Unused }) {
 			return name, text.Index(t.Catalog(), on, name, r.Columns, r.Where)
 		}
 	}

@@ -24,9 +24,9 @@ type Sample struct {
 
 // Take makes the attempt: a pass of the engine over the one record that the store has. Nothing is settled. The
 // error says that the handler could not be called. It changes the engine, whose Now is required.
-func (s *Sample) Take(ctx context.Context, e *backlog.Engine, one backlog.Store, now time.Time) error {
+func (s *Sample) Attempt(ctx context.Context, e *backlog.Engine, one backlog.Store, now time.Time) error {
 	handler := e.Handler
-	e.Store = forgetful{one}
+	e.Store = discardingStore{one}
 	e.Policy = nil
 	e.OnDead = nil
 	e.Observe = func(ev backlog.Event) {
@@ -56,9 +56,9 @@ func (s *Sample) Take(ctx context.Context, e *backlog.Engine, one backlog.Store,
 }
 
 // A forgetful store takes outcomes, and writes none.
-type forgetful struct{ backlog.Store }
+type discardingStore struct{ backlog.Store }
 
 // Settle implements backlog.Store.
-func (forgetful) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
+func (discardingStore) Settle(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error) {
 	return nil, nil
 }

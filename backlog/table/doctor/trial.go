@@ -34,13 +34,13 @@ type Trial struct {
 
 // A stateTrial is what the rows of a state have come to.
 type stateTrial struct {
-	state   string
-	busy    string // why a row was not tried
-	taken   string // the row that takes what is set; "": none does
-	unsure  error  // its outcome depends on what the handler writes
-	refused []string
-	why     error // for which the last of them was
-	whole   error // it refuses what, it seems, no row takes
+	state     string
+	untried   string // why a row was not tried
+	accepted  string // the row that takes what is set; "": none does
+	uncertain error  // its outcome depends on what the handler writes
+	refused   []string
+	lastError error // for which the last of them was
+	everyRow  error // it refuses what, it seems, no row takes
 }
 
 // CheckTrial has the database judge what may be written to rows of each state. It says what
@@ -53,19 +53,19 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 		return
 	}
 	list, err := x.states(ctx)
-	if Bad(l, "statuses", err) {
+	if AddFailure(l, "statuses", err) {
 		return
 	}
 	headline, detail := untried+"tried", leftAlone
-	someTaken := slices.ContainsFunc(list, func(s *stateTrial) bool { return s.taken != "" })
+	someTaken := slices.ContainsFunc(list, func(s *stateTrial) bool { return s.accepted != "" })
 	var refused bool
 	for _, s := range list {
 		shown := inspect.Shown(s.state)
-		if s.taken != "" && s.unsure == nil {
+		if s.accepted != "" && s.uncertain == nil {
 			headline = takes
-			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown, s.taken)
-		} else if s.busy != "" {
-			detail += fmt.Sprintf("\n%s: not tried, %s", shown, s.busy)
+			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown, s.accepted)
+		} else if s.untried != "" {
+			detail += fmt.Sprintf("\n%s: not tried, %s", shown, s.untried)
 		}
 		refused = s.report(l, someTaken) || refused
 	}
@@ -81,7 +81,7 @@ func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 		return nil, err
 	}
 	for _, state := range slices.Sorted(maps.Keys(first)) {
-		s := &stateTrial{state: state, busy: "there is no such row that a pass takes"}
+		s := &stateTrial{state: state, untried: "there is no such row that a pass takes"}
 		list = append(list, s)
 		if len(first[state]) == 0 || !x.try(ctx, s, first[state]) {
 			continue
@@ -104,21 +104,21 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 		_, err := backlog.TryRecord(ctx, x.Table, &rows[i], x.Policy, x.Now)
 		reach := backlog.ReachOf(err)
 		if err == nil || reach == backlog.HandlerDecides {
-			s.taken = row
-			s.unsure = err
+			s.accepted = row
+			s.uncertain = err
 			return false
 		}
 		if errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable) {
-			s.busy = fmt.Sprintf("row %s is not free: %v", row, err)
+			s.untried = fmt.Sprintf("row %s is not free: %v", row, err)
 			return false
 		}
-		s.busy = ""
-		s.why = err
+		s.untried = ""
+		s.lastError = err
 		s.refused = append(s.refused, row)
 		if reach == backlog.EveryRow {
-			s.whole = err
+			s.everyRow = err
 		}
-		if s.whole != nil && len(s.refused) >= enough {
+		if s.everyRow != nil && len(s.refused) >= enough {
 			return false
 		}
 	}
@@ -128,18 +128,18 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 // report adds what is wrong, and reports whether anything is.
 func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	shown := inspect.Shown(s.state)
-	if s.unsure != nil {
-		warn(l, s.unsure, shown+": ")
+	if s.uncertain != nil {
+		warn(l, s.uncertain, shown+": ")
 	}
 	switch {
 	case len(s.refused) == 0:
-		return s.unsure != nil
-	case s.taken != "":
-		warn(l, s.why, fmt.Sprintf("%s: %s, while row %s takes what is set: ", shown, s.named(), s.taken))
-	case s.whole != nil, !someTaken && len(s.refused) >= enough:
-		Bad(l, "statuses", cmp.Or(s.whole, s.why))
+		return s.uncertain != nil
+	case s.accepted != "":
+		warn(l, s.lastError, fmt.Sprintf("%s: %s, while row %s takes what is set: ", shown, s.named(), s.accepted))
+	case s.everyRow != nil, !someTaken && len(s.refused) >= enough:
+		AddFailure(l, "statuses", cmp.Or(s.everyRow, s.lastError))
 	default:
-		warn(l, s.why, fmt.Sprintf("%s: %s, and no other was looked at: ", shown, s.named()))
+		warn(l, s.lastError, fmt.Sprintf("%s: %s, and no other was looked at: ", shown, s.named()))
 	}
 	return true
 }
@@ -157,7 +157,7 @@ func (s *stateTrial) named() string {
 // warn adds a problem that stops no pass.
 func warn(l *inspect.Findings, err error, before string) {
 	var list inspect.Findings
-	Bad(&list, "statuses", err)
+	AddFailure(&list, "statuses", err)
 	for _, f := range list {
 		l.AddWarning(f.Name, f.Cure, "%s%s", before, f.Detail)
 	}

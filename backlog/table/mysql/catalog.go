@@ -17,33 +17,33 @@ import (
 // Catalog implements db.Server. A user sees what they have a right to.
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
 	c := &db.Catalog{Name: name, Schema: schema}
-	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database(), '')", schema).Scan(&c.In); err != nil {
+	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database(), '')", schema).Scan(&c.Database); err != nil {
 		return nil, err
 	}
-	if c.In == "" {
+	if c.Database == "" {
 		return nil, db.Problemf("write it at the end of the URL, mysql://host/DATABASE, or set table.schema", "the database URL names no database")
 	}
-	rows, err := db.Rows(ctx, q, `SELECT version() AS version, @@collation_connection AS collation, t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine
+	rows, err := db.QueryRows(ctx, q, `SELECT version() AS version, @@collation_connection AS collation, t.table_name AS name, table_type AS kind, `+account+` AS account, IF(e.transactions <> 'YES', t.engine, '') AS engine
 		FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
-		WHERE table_schema = ? AND (table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, c.In, name, name)
+		WHERE table_schema = ? AND (table_name = BINARY ? OR @@lower_case_table_names > 0 AND lower(table_name) = lower(?))`, c.Database, name, name)
 	if err != nil {
 		return nil, err
 	}
 	if len(rows) == 0 {
 		return c, c.SetMissingTable(ctx, q, db.TableSearch{
-			Where:   "the database " + c.In,
+			Where:   "the database " + c.Database,
 			Setting: "table.name or table.schema",
 			Query:   "SELECT table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name",
-			Args:    []any{c.In},
+			Args:    []any{c.Database},
 		})
 	}
 	c.Kind, c.Name, c.User, c.Engine = db.Relation, rows[0]["name"], rows[0]["account"], rows[0]["engine"]
-	c.Grant = text.Qualified(c.In, c.Name)
+	c.Grant = text.Qualified(c.Database, c.Name)
 	var create string // as those may see it who may read all of the table
 	if strings.HasSuffix(rows[0]["kind"], "VIEW") {
 		c.Kind = db.View
-	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.Grant).Scan(&name, &create); s.Error(err).Class == db.Denied {
-		c.Partial = true
+	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.Grant).Scan(&name, &create); s.Classify(err).Class == db.Denied {
+		c.Incomplete = true
 	} else if err != nil {
 		return nil, err
 	}
@@ -54,29 +54,29 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if err := cmp.Or(describeColumns(ctx, q, create, arguments, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
 		return nil, err
 	}
-	c.Triggers, err = db.Texts(ctx, q, `SELECT trigger_name FROM information_schema.triggers
-		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE' ORDER BY trigger_name`, c.In, c.Name)
+	c.Triggers, err = db.QueryTexts(ctx, q, `SELECT trigger_name FROM information_schema.triggers
+		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE' ORDER BY trigger_name`, c.Database, c.Name)
 	return c, err
 }
 
 // Guards implements db.Server. MySQL has a CHECK's table in another view than MariaDB,
 // where those of columns are in the one of CHECKs alone. Older servers have none of them.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
-	checks, err := db.Rows(ctx, q, "SELECT 'c' AS kind, constraint_name AS name, check_clause AS body FROM information_schema.check_constraints WHERE constraint_schema = ? AND table_name = ?", c.In, c.Name)
+	checks, err := db.QueryRows(ctx, q, "SELECT 'c' AS kind, constraint_name AS name, check_clause AS body FROM information_schema.check_constraints WHERE constraint_schema = ? AND table_name = ?", c.Database, c.Name)
 	if err != nil {
-		checks, err = db.Rows(ctx, q, `SELECT 'c' AS kind, k.constraint_name AS name, check_clause AS body FROM information_schema.check_constraints k JOIN information_schema.table_constraints t
-			ON t.constraint_schema = k.constraint_schema AND t.constraint_name = k.constraint_name WHERE k.constraint_schema = ? AND t.table_name = ?`, c.In, c.Name)
+		checks, err = db.QueryRows(ctx, q, `SELECT 'c' AS kind, k.constraint_name AS name, check_clause AS body FROM information_schema.check_constraints k JOIN information_schema.table_constraints t
+			ON t.constraint_schema = k.constraint_schema AND t.constraint_name = k.constraint_name WHERE k.constraint_schema = ? AND t.table_name = ?`, c.Database, c.Name)
 	}
-	if s.Error(err).Class == db.Unavailable {
+	if s.Classify(err).Class == db.Unavailable {
 		return nil, err
 	}
-	keys, err := db.Rows(ctx, q, `SELECT 'f' AS kind, constraint_name AS name, group_concat(column_name SEPARATOR 0x01) AS columns FROM information_schema.key_column_usage
-		WHERE table_schema = ? AND table_name = ? AND referenced_table_name IS NOT NULL GROUP BY constraint_name`, c.In, c.Name)
+	keys, err := db.QueryRows(ctx, q, `SELECT 'f' AS kind, constraint_name AS name, group_concat(column_name SEPARATOR 0x01) AS columns FROM information_schema.key_column_usage
+		WHERE table_schema = ? AND table_name = ? AND referenced_table_name IS NOT NULL GROUP BY constraint_name`, c.Database, c.Name)
 	if err != nil {
 		return nil, err
 	}
-	triggers, err := db.Rows(ctx, q, `SELECT 't' AS kind, trigger_name AS name, action_statement AS body FROM information_schema.triggers
-		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE'`, c.In, c.Name)
+	triggers, err := db.QueryRows(ctx, q, `SELECT 't' AS kind, trigger_name AS name, action_statement AS body FROM information_schema.triggers
+		WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'UPDATE'`, c.Database, c.Name)
 	return db.Guards(slices.Concat(checks, keys, triggers)), err
 }
 
@@ -85,11 +85,11 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.
 func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	const shown = "CONVERT_TZ(utc_timestamp()%s, '+00:00', @@global.time_zone) = utc_timestamp()%[1]s"
 	err := q.QueryRowContext(ctx, "SELECT IF("+fmt.Sprintf(shown, "")+" AND "+fmt.Sprintf(shown, " + INTERVAL 6 MONTH")+
-		", '', IF(@@global.time_zone = 'SYSTEM', @@system_time_zone, @@global.time_zone))").Scan(&c.Zone)
+		", '', IF(@@global.time_zone = 'SYSTEM', @@system_time_zone, @@global.time_zone))").Scan(&c.SessionZone)
 	if err != nil {
 		return err
 	}
-	rows, err := db.Rows(ctx, q, "SHOW VARIABLES LIKE 'wsrep_on'")
+	rows, err := db.QueryRows(ctx, q, "SHOW VARIABLES LIKE 'wsrep_on'")
 	if len(rows) > 0 && rows[0].Is("value") {
 		c.Advice = "the server is one of a Galera cluster, whose locks hold on one server only: let all daemons for a table use the same one"
 	}
@@ -97,36 +97,36 @@ func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 }
 
 func describeColumns(ctx context.Context, q db.Querier, create string, arguments arguments, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.In, c.Name)
+	rows, err := db.QueryRows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.Database, c.Name)
 	for _, r := range rows {
 		decl := r["column_type"]
 		x := db.Column{
 			Name: r["column_name"], Decl: decl, NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "",
-			Class: cmp.Or(classes[decl], classes[typeName(decl)], db.Textual), Time: calendar(decl), Holds: takes(r["character_set_name"]),
-			JSON:    is(decl, "json") || strings.Contains(create, "json_valid("+text.Quote(r["column_name"])+")"), // MariaDB's JSON
-			Ordinal: is(decl, "enum", "set"), Long: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
-			Updated: strings.Contains(strings.ToLower(r["extra"]), "on update"),
+			Class: cmp.Or(classes[decl], classes[typeName(decl)], db.Textual), Time: calendar(decl), Accepts: takes(r["character_set_name"]),
+			JSON:       is(decl, "json") || strings.Contains(create, "json_valid("+text.Quote(r["column_name"])+")"), // MariaDB's JSON
+			LabelOrder: is(decl, "enum", "set"), PrefixIndexed: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
+			AutoUpdated: strings.Contains(strings.ToLower(r["extra"]), "on update"),
 		}
-		x.As = arguments.of(&x, r["character_set_name"], r["collation_name"])
-		if x.Low, x.High = rangeOf(decl); x.High < 1<<24 {
-			x.Most = x.High
+		x.ArgumentExpr = arguments.of(&x, r["character_set_name"], r["collation_name"])
+		if x.Min, x.Max = rangeOf(decl); x.Max < 1<<24 {
+			x.MaxCount = x.Max
 		}
 		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
-		if x.Ordinal {
+		if x.LabelOrder {
 			found := labelPattern().FindAllStringSubmatch(decl, -1)
 			x.Labels = lists.Map(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
 		} else if x.Class == db.Textual && !is(decl, "json") {
-			x.Length = length
+			x.MaxLength = length
 		}
 		if is(decl, longTexts...) {
-			x.Octets = length // what is said to be characters is bytes
+			x.MaxBytes = length // what is said to be characters is bytes
 		}
 		switch { // text is not compared with numbers: every word would be 0
 		case x.Class == db.Bytes || is(decl, "time", "json"):
 		case x.Class == db.Textual && x.Time == nil:
-			x.Zero = db.ZeroText
+			x.ZeroCond = db.ZeroText
 		default:
-			x.Zero = db.ZeroNumber
+			x.ZeroCond = db.ZeroNumber
 		}
 		c.Columns = append(c.Columns, x)
 	}
@@ -188,8 +188,8 @@ var labelPattern = pattern.Lazily(`'((?:[^']|'')*)'`)
 // describeIndexes reads the indexes. What a unique one says of the beginnings of
 // texts holds for the whole of them. InnoDB adds the primary key to each.
 func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, `SELECT s.*, index_name AS name, column_name AS col, non_unique = 0 AS uniq, sub_part IS NULL AS sorted, collation = 'D' AS down
-		FROM information_schema.statistics s WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index`, c.In, c.Name)
+	rows, err := db.QueryRows(ctx, q, `SELECT s.*, index_name AS name, column_name AS col, non_unique = 0 AS uniq, sub_part IS NULL AS sorted, collation = 'D' AS down
+		FROM information_schema.statistics s WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index`, c.Database, c.Name)
 	for _, r := range rows {
 		if r["is_visible"] == "NO" || r["ignored"] == "YES" { // MySQL's word, and MariaDB's
 			r["hidden"] = "1"
@@ -197,7 +197,7 @@ func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	}
 	c.AddIndexes(rows)
 	if i := slices.IndexFunc(c.Indexes, func(x db.Index) bool { return x.Name == "PRIMARY" && x.Sorted }); i >= 0 {
-		c.Implied = c.Indexes[i].Columns
+		c.IndexSuffix = c.Indexes[i].Columns
 	}
 	return err
 }

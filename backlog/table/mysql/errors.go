@@ -49,7 +49,7 @@ var faults = []db.Fault{
 }
 
 // Error implements db.Server. The server's messages hold names, never passwords.
-func (s *server) Error(err error) db.Fault {
+func (s *server) Classify(err error) db.Fault {
 	var e *mysqldriver.MySQLError
 	switch {
 	case errors.As(err, &e):
@@ -59,7 +59,7 @@ func (s *server) Error(err error) db.Fault {
 			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
 		}
 		f := db.FindFault(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
-		f.Judge, f.Name = judgeOf(e)
+		f.Guard, f.Name = guardOf(e)
 		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
 		return db.Fault{Class: db.Unavailable}
@@ -73,7 +73,7 @@ var namePattern = pattern.Lazily("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](
 
 // judgeOf returns by what kind of rule an error refuses a row. The message of a constraint
 // of a column names the table before it.
-func judgeOf(e *mysqldriver.MySQLError) (judge db.Judge, name string) {
+func guardOf(e *mysqldriver.MySQLError) (judge db.GuardKind, name string) {
 	if found := namePattern().FindStringSubmatch(e.Message); found != nil {
 		name = found[1]
 	}
@@ -94,7 +94,7 @@ func judgeOf(e *mysqldriver.MySQLError) (judge db.Judge, name string) {
 	if e.Number == 1644 || string(e.SQLState[:2]) == "45" {
 		return db.Trigger, e.Message
 	}
-	return db.Unjudged, ""
+	return db.UnknownGuard, ""
 }
 
 // unreached says in plain words why there is no connection to that address.
@@ -112,5 +112,5 @@ func unreached(ctx context.Context, addr string, err error) error {
 	case errors.Is(err, mysqldriver.ErrInvalidConn):
 		err = driver.ErrBadConn
 	}
-	return cmp.Or(text.Unreached(ctx, addr, db.DialTimeout, err), err)
+	return cmp.Or(text.ConnectError(ctx, addr, db.DialTimeout, err), err)
 }

@@ -18,7 +18,7 @@ func TestNoWrites(t *testing.T) {
 		{Number: 1030, Message: `Got error 28 "No space left on device" from storage engine InnoDB`},
 		{Number: 1026, Message: `Error writing file './shop/orders.MYD' (errno: 28 "No space left on device")`},
 	} {
-		if f := new(server).Error(e); f.Class != db.Unavailable || !f.NoWrites {
+		if f := new(server).Classify(e); f.Class != db.Unavailable || !f.NoWrites {
 			t.Errorf("%v: want a database that takes no writes, got %+v", e, f)
 		}
 	}
@@ -27,7 +27,7 @@ func TestNoWrites(t *testing.T) {
 		{Number: 1030, Message: `Got error 127 "Record file is crashed" from storage engine MyISAM`},
 		{Number: 1040, Message: "Too many connections"},
 	} {
-		if f := new(server).Error(e); f.NoWrites {
+		if f := new(server).Classify(e); f.NoWrites {
 			t.Errorf("%v: want another meaning, got %+v", e, f)
 		}
 	}

@@ -19,7 +19,7 @@ func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 			return err
 		},
 		Take: "GET_LOCK(?, 0)", Held: "IS_USED_LOCK(?) = CONNECTION_ID()", Drop: "RELEASE_LOCK(?)", Holder: "IS_USED_LOCK(?)",
-		Key: func(c *db.Catalog, name string) string { return LockText(c.In, c.Name, name) },
+		Key: func(c *db.Catalog, name string) string { return LockText(c.Database, c.Name, name) },
 	}
 }
 

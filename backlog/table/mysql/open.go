@@ -25,9 +25,9 @@ type server struct{ *db.SessionLocks }
 
 // Open implements db.Server.
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
-	if o.Own != nil {
-		s := &server{sessionLocks(connector{}, o.Own)}
-		return (&db.DB{Server: s, Read: o.Own, Write: o.Own, ChangedOnly: true}).Adopt(ctx, ownSettings, func(any) error { return nil })
+	if o.Existing != nil {
+		s := &server{sessionLocks(connector{}, o.Existing)}
+		return (&db.DB{Server: s, Read: o.Existing, Write: o.Existing, CountsChangedOnly: true}).Adopt(ctx, ownSettings, func(any) error { return nil })
 	}
 	work, err := connect(url, session(o))
 	if err != nil {
@@ -39,7 +39,7 @@ func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, erro
 }
 
 // ownSettings are those of a program's own pool.
-var ownSettings = []db.Setting{
+var ownSettings = []db.RequiredSetting{
 	{Name: "time_zone", Query: "@@time_zone", Want: "+00:00", Hint: "add time_zone=%27%2B00%3A00%27 to its DSN"},
 	{Name: "sql_mode", Query: "IF(@@sql_mode LIKE '%STRICT_ALL_TABLES%' AND @@sql_mode NOT LIKE '%NO_BACKSLASH_ESCAPES%', 'STRICT_ALL_TABLES', @@sql_mode)",
 		Want: "STRICT_ALL_TABLES", Hint: "add sql_mode=%27STRICT_ALL_TABLES%27 to its DSN"},
@@ -145,7 +145,7 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 // that is read-only refuses.
 func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	for _, text := range []string{"START TRANSACTION READ WRITE", "ROLLBACK"} {
-		if _, err := conn.ExecContext(ctx, text); s.Error(err).What == db.ReadOnly {
+		if _, err := conn.ExecContext(ctx, text); s.Classify(err).What == db.ReadOnly {
 			return db.Problemf("name the server that may be written to", "the database server is read-only: %v", err)
 		} else if err != nil {
 			return err

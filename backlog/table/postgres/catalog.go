@@ -16,7 +16,7 @@ import (
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
 	// A table, or what else can be read like one: parent says that other tables than
 	// partitions inherit from it, rule names one by which an UPDATE does something else.
-	rows, err := db.Rows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
+	rows, err := db.QueryRows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
 			(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'))::text AS readable,
 			(EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p')::text AS parent,
 			EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tginitdeferred)::text AS deferred,
@@ -33,19 +33,19 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	r := rows[0]
 	kinds := map[string]db.Kind{"r": db.Relation, "p": db.Partitioned, "v": db.View, "m": db.View, "f": db.Relation}
 	c := &db.Catalog{
-		Kind: kinds[r["kind"]], Name: name, Schema: r["schema"], Wrong: unfit(r, name), Deferred: r.Is("deferred"),
+		Kind: kinds[r["kind"]], Name: name, Schema: r["schema"], Unusable: unfit(r, name), Deferred: r.Is("deferred"),
 		User: text.Quote(r["role"]), Grant: text.Qualified(r["schema"], name),
 	}
 	if err := cmp.Or(describeColumns(ctx, q, r["oid"], c), describeIndexes(ctx, q, r["oid"], c)); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(c.Columns, func(x db.Column) bool { return x.Time != nil && x.Time.Zone == nil }) {
-		if c.Zone, err = s.zone(ctx); err != nil {
+		if c.SessionZone, err = s.zone(ctx); err != nil {
 			return nil, err
 		}
 	}
 	c.Advice = s.advice(ctx, q)
-	c.Triggers, err = db.Texts(ctx, q, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1::text::oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 16 <> 0
+	c.Triggers, err = db.QueryTexts(ctx, q, `SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1::text::oid AND NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgtype & 16 <> 0
 		UNION ALL SELECT rulename::text FROM pg_rewrite WHERE ev_class = $1::text::oid AND ev_type = '2' AND ev_enabled IN ('O', 'A') ORDER BY 1`, r["oid"])
 	return c, err
 }
@@ -54,7 +54,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 // as a whole; of a trigger there are its condition, its arguments and the text of its
 // function, which in other languages than PL/pgSQL is not read.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
-	rows, err := db.Rows(ctx, q, `WITH RECURSIVE tables AS (
+	rows, err := db.QueryRows(ctx, q, `WITH RECURSIVE tables AS (
 			SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
 			UNION SELECT i.inhrelid FROM pg_inherits i JOIN tables t ON t.oid = i.inhparent)
 		SELECT k.contype::text AS kind, k.conname::text AS name, (0 = ANY (k.conkey))::text AS whole, '' AS body,
@@ -88,7 +88,7 @@ func unfit(r db.Row, name string) error {
 
 // missing says what is there. It looks where the table was looked for.
 func (s *server) missing(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
-	searched, err := db.Texts(ctx, q, "SELECT unnest(current_schemas(false))::text")
+	searched, err := db.QueryTexts(ctx, q, "SELECT unnest(current_schemas(false))::text")
 	c := &db.Catalog{Name: name, Schema: schema}
 	if schema != "" {
 		searched = []string{schema}
@@ -113,7 +113,7 @@ func (s *server) missing(ctx context.Context, q db.Querier, schema, name string)
 
 // describeColumns describes columns of a domain by the type that it is over.
 func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, `WITH RECURSIVE base AS (
+	rows, err := db.QueryRows(ctx, q, `WITH RECURSIVE base AS (
 			SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod, a.attnotnull AS strict FROM pg_attribute a WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT b.attnum, t.typbasetype, CASE WHEN b.typmod < 0 THEN t.typtypmod ELSE b.typmod END, b.strict OR t.typnotnull
 			FROM base b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd')
@@ -131,28 +131,28 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 	for _, r := range rows {
 		base, array := r["base"], r.Is("list")
 		col := db.Column{
-			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), Length: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
-			JSON: base == "json" || base == "jsonb" || array, Truth: base == "bool", Time: calendar(r["decl"]), As: argument(r["own"], r["collation"], array),
-			Several: r.Is("several"),
+			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), MaxLength: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
+			JSON: base == "json" || base == "jsonb" || array, OnlyBoolean: base == "bool", Time: calendar(r["decl"]), ArgumentExpr: argument(r["own"], r["collation"], array),
+			Composite: r.Is("several"),
 		}
 		if r.Is("ascii") { // which other characters it takes is not known
-			col.Holds = func(r rune) bool { return r < utf8.RuneSelf }
+			col.Accepts = func(r rune) bool { return r < utf8.RuneSelf }
 		}
 		if high := map[string]int64{"int2": math.MaxInt16, "int4": math.MaxInt32}[base]; high > 0 {
-			col.Low, col.High = -high-1, high
+			col.Min, col.Max = -high-1, high
 		}
 		if base == "int2" {
-			col.Most = math.MaxInt16
+			col.MaxCount = math.MaxInt16
 		}
 		switch { // the types for times hold no zero dates
 		case col.Time != nil:
 		case col.Class == db.Textual:
-			col.Zero = db.ZeroText
+			col.ZeroCond = db.ZeroText
 		case col.Class == db.Integer || col.Class == db.Real:
-			col.Zero = db.ZeroNumber
+			col.ZeroCond = db.ZeroNumber
 		}
 		if array {
-			col.Expr = "to_jsonb(" + text.Quote(col.Name) + ")"
+			col.ReadExpr = "to_jsonb(" + text.Quote(col.Name) + ")"
 		}
 		if r.Is("enum") {
 			col.Labels = strings.Split(r["labels"], "\x01")
@@ -188,7 +188,7 @@ var classes = map[string]db.Class{
 
 // describeIndexes reads the primary key first. An index whose creation has failed is there, but not valid.
 func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, `SELECT c.relname::text AS name, (i.indisunique AND i.indisvalid)::text AS uniq, (NOT i.indisvalid)::text AS hidden, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
+	rows, err := db.QueryRows(ctx, q, `SELECT c.relname::text AS name, (i.indisunique AND i.indisvalid)::text AS uniq, (NOT i.indisvalid)::text AS hidden, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
 			(i.indoption[k.n - 1] & 1 = 1)::text AS down, (i.indoption[k.n - 1] IN (0, 3) AND o.opcdefault AND m.amname = 'btree')::text AS sorted
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
 		JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (attnum, n) ON k.n <= i.indnkeyatts

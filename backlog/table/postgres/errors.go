@@ -48,7 +48,7 @@ var faults = []db.Fault{
 }
 
 // Error implements db.Server.
-func (s *server) Error(err error) db.Fault {
+func (s *server) Classify(err error) db.Fault {
 	var e *pgconn.PgError
 	switch {
 	case errors.Is(err, pgconn.ErrConnClosed):
@@ -71,14 +71,14 @@ func (s *server) Error(err error) db.Fault {
 	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with a code of its own
 		f.Class = db.Refused
 	}
-	f.Judge, f.Name = judgeOf(e)
+	f.Guard, f.Name = guardOf(e)
 	f.What = strings.NewReplacer("USER", s.config.User, "DATABASE", s.config.Database, "HOST", s.host).Replace(f.What)
 	return f
 }
 
 // judgeOf returns by what kind of rule an error refuses a row. What a function was doing at
 // the time tells its name, and so the trigger.
-func judgeOf(e *pgconn.PgError) (judge db.Judge, name string) {
+func guardOf(e *pgconn.PgError) (judge db.GuardKind, name string) {
 	switch {
 	case e.Code == "23505", e.Code == "23P01":
 		return db.Unique, e.ConstraintName
@@ -95,7 +95,7 @@ func judgeOf(e *pgconn.PgError) (judge db.Judge, name string) {
 	case e.Code == "23514", strings.HasPrefix(e.Code, "22"): // a domain, a partition, a value
 		return db.Type, ""
 	}
-	return db.Unjudged, ""
+	return db.UnknownGuard, ""
 }
 
 // refusesParameters reports whether the other side takes no more parameters
@@ -125,7 +125,7 @@ func (s *server) unreached(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "received unexpected message"), strings.Contains(err.Error(), "unknown message type"):
 		return db.Problemf("correct host and port, or write mysql://… for MySQL and MariaDB", "there is no PostgreSQL server at %s, but something else", s.host)
 	}
-	if worded := text.Unreached(ctx, s.host, s.config.ConnectTimeout, err); worded != nil {
+	if worded := text.ConnectError(ctx, s.host, s.config.ConnectTimeout, err); worded != nil {
 		return worded
 	}
 	return fmt.Errorf("%w: %s: no connection that suits the URL's password, sslmode and target_session_attrs; correct these, or name a server that suits them", backlog.ErrUnavailable, at)

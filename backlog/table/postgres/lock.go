@@ -39,7 +39,7 @@ func (s *server) prepareLocks(ctx context.Context, pool *sql.DB, conn *sql.Conn)
 	conn.Raw(func(d any) error { told = int(d.(*stdlib.Conn).Conn().PgConn().PID()); return nil })
 	if told == pid {
 		for _, set := range []string{"idle_session_timeout = " + strconv.Itoa(1000*db.LockIdle), "tcp_keepalives_idle = 5", "tcp_keepalives_interval = 2", "tcp_keepalives_count = 3", "tcp_user_timeout = 10000"} {
-			if _, err := conn.ExecContext(ctx, "SET "+set); s.Error(err).Class == db.Unavailable {
+			if _, err := conn.ExecContext(ctx, "SET "+set); s.Classify(err).Class == db.Unavailable {
 				return err // an older server only does not have all of them
 			}
 		}

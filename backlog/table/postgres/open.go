@@ -46,9 +46,9 @@ const lockTimeout = 2 * time.Second
 // as all of PostgreSQL's programs do: PGUSER, PGPASSWORD, ~/.pgpass …
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", options: o}
-	if o.Own != nil {
-		s.SessionLocks = sessionLocks(s, o.Own)
-		return (&db.DB{Server: s, Read: o.Own, Write: o.Own}).Adopt(ctx, ownSettings, s.adopt)
+	if o.Existing != nil {
+		s.SessionLocks = sessionLocks(s, o.Existing)
+		return (&db.DB{Server: s, Read: o.Existing, Write: o.Existing}).Adopt(ctx, ownSettings, s.adopt)
 	}
 	if err := s.parse(url); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, erro
 }
 
 // ownSettings are those of a program's own pool.
-var ownSettings = []db.Setting{
+var ownSettings = []db.RequiredSetting{
 	{Name: "TimeZone", Query: "current_setting('TimeZone')", Want: "UTC", Hint: "add timezone=UTC to its URL"},
 	{Name: "row_security", Query: "current_setting('row_security')", Want: "off", Hint: "add row_security=off to its URL"},
 }
@@ -81,7 +81,7 @@ func (s *server) parse(url string) error {
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil { // its text has parts of the URL
-		return db.URLProblemf("write "+text.Form, "the database URL, or a PG… variable of the environment or a file that it names, cannot be read")
+		return db.URLProblemf("write "+text.URLForm, "the database URL, or a PG… variable of the environment or a file that it names, cannot be read")
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > time.Minute {
 		config.ConnectTimeout = db.DialTimeout

@@ -17,7 +17,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if schema != "" && !strings.EqualFold(schema, "main") {
 		return nil, db.Problemf("leave it out", "table.schema: an SQLite file has only the schema main, not %s", schema)
 	}
-	all, err := db.Rows(ctx, q, `SELECT type, name, coalesce(sql, '') AS sql FROM sqlite_master
+	all, err := db.QueryRows(ctx, q, `SELECT type, name, coalesce(sql, '') AS sql FROM sqlite_master
 		WHERE tbl_name = ? COLLATE NOCASE AND (type <> 'trigger' OR sql LIKE '%UPDATE%ON%') ORDER BY name`, name)
 	if err != nil {
 		return nil, err
@@ -58,17 +58,17 @@ var checkPattern = pattern.Lazily(`(?i)(?:CONSTRAINT\s+("(?:[^"]|"")+"|[\w$]+)\s
 // Guards implements db.Server. SQLite keeps constraints and triggers as the text that
 // created them.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list []db.Guard, err error) {
-	rows, err := db.Rows(ctx, q, "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('table', 'trigger')", c.Name)
+	rows, err := db.QueryRows(ctx, q, "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('table', 'trigger')", c.Name)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
 		if r["type"] == "trigger" {
-			list = append(list, db.Guard{Judge: db.Trigger, Name: r["name"], Text: triggerBody(r["sql"])})
+			list = append(list, db.Guard{Kind: db.Trigger, Name: r["name"], Text: triggerBody(r["sql"])})
 			continue
 		}
 		for _, at := range checkPattern().FindAllStringSubmatchIndex(r["sql"], -1) {
-			g := db.Guard{Judge: db.Check, Text: strings.TrimSpace(db.Parenthesized(r["sql"][at[1]-1:]))}
+			g := db.Guard{Kind: db.Check, Text: strings.TrimSpace(db.Parenthesized(r["sql"][at[1]-1:]))}
 			g.Name = g.Text
 			if at[2] >= 0 {
 				g.Name = strings.ReplaceAll(strings.Trim(r["sql"][at[2]:at[3]], `"`), `""`, `"`)
@@ -76,7 +76,7 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list 
 			list = append(list, g)
 		}
 	}
-	keys, err := db.Rows(ctx, q, "SELECT 'f' AS kind, id, group_concat(\"from\", char(1)) AS columns FROM pragma_foreign_key_list(?) GROUP BY id", c.Name)
+	keys, err := db.QueryRows(ctx, q, "SELECT 'f' AS kind, id, group_concat(\"from\", char(1)) AS columns FROM pragma_foreign_key_list(?) GROUP BY id", c.Name)
 	return append(list, db.Guards(keys)...), err
 }
 
@@ -94,14 +94,14 @@ func triggerBody(create string) string {
 
 // describeColumns asks by a PRAGMA, which takes a third of the time of its function.
 func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catalog) error {
-	rows, err := db.Rows(ctx, q, "PRAGMA table_xinfo("+text.Quote(c.Name)+")")
+	rows, err := db.QueryRows(ctx, q, "PRAGMA table_xinfo("+text.Quote(c.Name)+")")
 	rows = slices.DeleteFunc(rows, func(r db.Row) bool { return r["hidden"] == "1" })
 	var pk []string
 	for _, r := range rows {
 		decl := strings.ToUpper(r["type"])
 		col := db.Column{
 			Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0",
-			JSON: strings.Contains(decl, "JSON"), Zero: db.ZeroAny, As: argument(decl, strict),
+			JSON: strings.Contains(decl, "JSON"), ZeroCond: db.ZeroAny, ArgumentExpr: argument(decl, strict),
 		}
 		if decl != "" {
 			col.Class = valueOf(classes, decl)
@@ -109,7 +109,7 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 		if _, rest, _ := strings.Cut(decl, "("); col.Class == db.Textual {
 			length, _, _ := strings.Cut(rest, ")")
 			n, _ := strconv.ParseUint(strings.TrimSpace(length), 10, 31)
-			col.Length = int(n)
+			col.MaxLength = int(n)
 		}
 		if r["pk"] != "0" {
 			pk = append(pk, col.Name)
@@ -121,7 +121,7 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 	}
 	if col := c.Find(strings.Join(pk, ","), false); len(pk) == 1 && strings.EqualFold(col.Decl, "INTEGER") {
 		col.NotNull = true // the rowid
-		c.Implied = pk
+		c.IndexSuffix = pk
 	}
 	return err
 }
@@ -129,12 +129,12 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 // describeIndexes is given the texts of the indexes by their names, but for those that SQLite makes.
 func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[string]string, c *db.Catalog) error {
 	if keyed && len(c.Uniques) > 0 { // it is its own primary key
-		c.Implied = c.Uniques[0]
+		c.IndexSuffix = c.Uniques[0]
 	}
-	list, err := db.Rows(ctx, q, "PRAGMA index_list("+text.Quote(c.Name)+")")
+	list, err := db.QueryRows(ctx, q, "PRAGMA index_list("+text.Quote(c.Name)+")")
 	var all []db.Row
 	for _, x := range list {
-		columns, wrong := db.Rows(ctx, q, "PRAGMA index_xinfo("+text.Quote(x["name"])+")")
+		columns, wrong := db.QueryRows(ctx, q, "PRAGMA index_xinfo("+text.Quote(x["name"])+")")
 		err = cmp.Or(err, wrong)
 		create := strings.ToUpper(texts[x["name"]])
 		var cond string

@@ -24,7 +24,7 @@ var faults = []db.Fault{
 const primary = 0xff
 
 // Error implements db.Server.
-func (s *server) Error(err error) db.Fault {
+func (s *server) Classify(err error) db.Fault {
 	extended := codeOf(err)
 	if extended == 0 {
 		return db.Fault{}
@@ -33,18 +33,18 @@ func (s *server) Error(err error) db.Fault {
 	f := db.FindFault(faults, err.Error(), strconv.Itoa(extended), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
 	if f.Class == db.Refused {
-		f.Judge, f.Name = judgeOf(err.Error())
+		f.Guard, f.Name = guardOf(err.Error())
 	}
 	if code == 26 { // which says the same
-		f.Said = ""
+		f.Message = ""
 	}
 	return f
 }
 
 // judges are what the messages of constraints begin with, behind what a driver adds.
-var judges = []struct {
+var guardMessages = []struct {
 	text  string
-	judge db.Judge
+	judge db.GuardKind
 }{
 	{"UNIQUE constraint failed", db.Unique}, {"PRIMARY KEY constraint failed", db.Unique}, {"FOREIGN KEY constraint failed", db.ForeignKey},
 	{"CHECK constraint failed", db.Check}, {"NOT NULL constraint failed", db.NotNull},
@@ -53,11 +53,11 @@ var judges = []struct {
 
 // judgeOf returns by what kind of rule a message refuses a row. A CHECK has no name but its
 // expression where it was given none. All other texts are those of triggers that raise.
-func judgeOf(said string) (judge db.Judge, name string) {
+func guardOf(said string) (judge db.GuardKind, name string) {
 	if codeInText {
 		said = codePattern().ReplaceAllString(said, "")
 	}
-	for _, x := range judges {
+	for _, x := range guardMessages {
 		if _, behind, found := strings.Cut(said, x.text); found {
 			name = strings.TrimPrefix(behind, ": ")
 			if x.judge == db.Type || x.judge == db.NotNull { // … in INTEGER column jobs.touched

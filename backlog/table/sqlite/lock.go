@@ -25,7 +25,7 @@ import (
 // stays.
 func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
 	if s.path == inMemory {
-		m := memoryLock{s.own, strings.ToLower(c.Name), l.String()}
+		m := memoryLock{s.existing, strings.ToLower(c.Name), l.String()}
 		if _, taken := memoryLocks.LoadOrStore(m, true); taken {
 			return nil, backlog.ErrLockedHere
 		}
@@ -35,7 +35,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(path); s.look && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); s.readOnly && errors.Is(err, fs.ErrNotExist) {
 		return memoryLock{}, nil // nobody has ever had it
 	}
 	file := fileLock{flock.New(path, flock.SetPermissions(0o644))}
@@ -54,7 +54,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 		file.Flock.Unlock()
 		return nil, backlog.ErrLockedHere
 	}
-	if !s.look {
+	if !s.readOnly {
 		_ = file.Mark(ctx, l.Work) // without marks it is a lock all the same
 	}
 	return file, nil

@@ -24,10 +24,10 @@ var Dialect db.Server = &server{}
 
 // A server is a database file.
 type server struct {
-	path string
-	busy time.Duration // how long another program's lock is waited for
-	look bool          // nothing is changed: a lock file is not made
-	own  *sql.DB       // the program's, whose transactions may begin otherwise; nil: ours
+	path     string
+	busy     time.Duration // how long another program's lock is waited for
+	readOnly bool          // nothing is changed: a lock file is not made
+	existing *sql.DB       // the program's, whose transactions may begin otherwise; nil: ours
 }
 
 // inMemory is the path of a database that is no file.
@@ -38,14 +38,14 @@ const inMemory = ":memory:"
 // ever beside a program that writes all the time, and does not hear that a context
 // is done.
 func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, error) {
-	if o.Own != nil {
+	if o.Existing != nil {
 		return adopt(ctx, o)
 	}
 	path, synchronous, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{path: path, busy: o.Patience, look: o.ReadOnly}
+	s := &server{path: path, busy: o.Patience, readOnly: o.ReadOnly}
 	mode := "rw"
 	switch {
 	case o.Create:
@@ -57,7 +57,7 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	quick := params(synchronous, min(s.busy, db.Moment))
+	quick := params(synchronous, min(s.busy, db.LockPollInterval))
 	out.Read, err = s.open(mode, quick+readParams, max(1, o.Pool-1))
 	if err == nil {
 		out.Planner, err = s.open(mode, quick, 1)
@@ -99,21 +99,21 @@ func (s *server) open(mode, settings string, n int) (*sql.DB, error) {
 // adopt uses the program's own pool. Errors are told by their codes, which a driver of
 // another kind does not give.
 func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
-	s := &server{busy: o.Patience, own: o.Own}
-	if err := o.Own.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
+	s := &server{busy: o.Patience, existing: o.Existing}
+	if err := o.Existing.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
 		return nil, err
 	}
-	_, err := o.Own.ExecContext(ctx, "SELECT")
+	_, err := o.Existing.ExecContext(ctx, "SELECT")
 	if codeOf(err) == 0 && ctx.Err() == nil {
 		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
-			"the pool's driver is %T", o.Own.Driver())
+			"the pool's driver is %T", o.Existing.Driver())
 	}
 	if _, err := os.Stat(s.path); err != nil {
-		if s.path = inMemory; o.Own.Stats().MaxOpenConnections != 1 {
+		if s.path = inMemory; o.Existing.Stats().MaxOpenConnections != 1 {
 			return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
 		}
 	}
-	return &db.DB{Server: s, Read: o.Own, Write: o.Own}, nil
+	return &db.DB{Server: s, Read: o.Existing, Write: o.Existing}, nil
 }
 
 // readable says what is wrong with a path before SQLite says it less well. It must
@@ -164,11 +164,11 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
 		return err
 	}
-	if err := wait(conn.ExecContext, min(s.busy, db.Moment)); err != nil {
+	if err := wait(conn.ExecContext, min(s.busy, db.LockPollInterval)); err != nil {
 		return nil, err
 	}
 	tx, err := conn.BeginTx(ctx, nil)
-	if err == nil && s.own != nil { // whatever its _txlock says
+	if err == nil && s.existing != nil { // whatever its _txlock says
 		if _, err = tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE"); err != nil {
 			tx.Rollback() // an error, since none is left to undo
 		}

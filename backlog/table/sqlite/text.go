@@ -4,12 +4,12 @@ import "backlog/backlog/table/db"
 
 var text = db.Text{
 	Name: "SQLite", Schemes: []string{"sqlite", "sqlite3"}, File: true, Driver: Driver,
-	Form: "sqlite:PATH", Parameters: map[string]string{"synchronous": "full normal"}, NoOther: "synchronous is the only one there is",
-	Quotes: `"`, True: "1", False: "0", Blob: "x'%s'", Rows: "(VALUES %s)",
+	URLForm: "sqlite:PATH", Parameters: map[string]string{"synchronous": "full normal"}, UnknownParameter: "synchronous is the only one there is",
+	Quotes: `"`, True: "1", False: "0", Blob: "x'%s'", RowList: "(VALUES %s)",
 	// Unary plus hides the declared type from the drivers, which would otherwise
 	// make times and booleans of what is stored. It changes nothing else.
-	Raw: "+%s", Guard: "(%s) IS TRUE", Own: "?@$", Brackets: true,
-	Prepares: true, LazyUnion: true, PartialIndexes: true, SearchedFirst: true, FoldsNames: true,
+	Raw: "+%s", Unindexed: "(%s) IS TRUE", PlaceholderMarks: "?@$", Brackets: true,
+	Prepares: true, LazyUnion: true, PartialIndexes: true, EqualFirst: true, FoldsNames: true,
 	// A statement is prepared by the schema that the connection has read, and only one that
 	// runs finds out that it is old.
 	ReadSchema: "SELECT 1 FROM sqlite_schema LIMIT 1",
@@ -17,11 +17,11 @@ var text = db.Text{
 	Types: db.Types{
 		Key: "INTEGER PRIMARY KEY", Integer: "INTEGER", Status: "TEXT", Text: "TEXT",
 		Times: map[string]db.TimeType{ // only a form that SQLite can write itself has a default
-			"unix_s":  {Decl: "INTEGER", Present: "(unixepoch())"},
-			"unix_ms": {Decl: "INTEGER", Present: "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"},
+			"unix_s":  {Decl: "INTEGER", Default: "(unixepoch())"},
+			"unix_ms": {Decl: "INTEGER", Default: "(CAST(unixepoch('subsec') * 1000 AS INTEGER))"},
 			"unix_us": {Decl: "INTEGER"},
-			"julian":  {Decl: "REAL", Present: "(julianday())"},
-			"utc":     {Decl: "TEXT", Present: "CURRENT_TIMESTAMP"},
+			"julian":  {Decl: "REAL", Default: "(julianday())"},
+			"utc":     {Decl: "TEXT", Default: "CURRENT_TIMESTAMP"},
 			"text":    {Decl: "TEXT"},
 		},
 	},

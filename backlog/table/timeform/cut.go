@@ -16,7 +16,7 @@ type Cut struct{ Low, Gap, High any }
 // Split returns the cut at t, as exact as one comparison can be at the precision that the
 // column shows.
 func (f Form) Split(t time.Time) Cut {
-	if c, _ := f.codec.(Calendar); c.loose {
+	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(ceil(leastWall(t, c.Zone), c.precision()))
 	}
 	return Cut{Low: f.Exact(t)}
@@ -26,7 +26,7 @@ func (f Form) Split(t time.Time) Cut {
 // be among them, or for longer where a zone's clock was set back: the cut spares reading
 // the others, Parse decides.
 func (f Form) Since(t time.Time) Cut {
-	if c, _ := f.codec.(Calendar); c.loose {
+	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(leastWall(t, c.Zone).Truncate(time.Second))
 	}
 	return Cut{Low: f.Lower(t)}
@@ -36,7 +36,7 @@ func (f Form) Since(t time.Time) Cut {
 // after t may be below it, too, or for as long as the form's step. In a column of seconds, a text without these
 // whose zone is a Z may be above it for a minute: the letter comes behind any second.
 func (f Form) Until(t time.Time) Cut {
-	if c, _ := f.codec.(Calendar); c.loose {
+	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(leastWall(t.Truncate(c.step()).Add(c.step()), c.Zone))
 	}
 	return Cut{Low: f.Beyond(t)}
@@ -66,7 +66,7 @@ type Range struct{ From, To any }
 // Below returns ranges in which no value stands for t or later in the form: what is there
 // is in another one, no date, or before 1990. Not all such values are there, but those of
 // which the date is after t in one of the forms that [Detect] knows, or which is no date.
-func (f Form) Below(t time.Time) []Range {
+func (f Form) RangesBefore(t time.Time) []Range {
 	list := []Range{{nil, f.Lower(First)}}
 	c, _ := f.codec.(Calendar)
 	if c.class != Text || c.Type != "" {
@@ -78,10 +78,10 @@ func (f Form) Below(t time.Time) []Range {
 
 // Above returns ranges likewise in which no value stands for t or earlier, nor for a time
 // before 2101.
-func (f Form) Above(t time.Time) []Range {
+func (f Form) RangesAfter(t time.Time) []Range {
 	switch c := f.codec.(type) {
 	case unix:
-		return []Range{{c.value(c.units(never.Add(time.Second))), nil}}
+		return []Range{{c.value(c.units(maxTime.Add(time.Second))), nil}}
 	case julian:
 		return []Range{{julianEnd, nil}}
 	case Calendar:
@@ -114,13 +114,13 @@ func (f Form) Misfits() []Misfit {
 	if isDigit(c.Head[len("2006")]) {
 		return []Misfit{{Unlike: []string{anyText(c.Head) + "%"}}, {Like: []string{"____-%"}}}
 	}
-	if !c.loose {
+	if !c.anyDivider {
 		return []Misfit{{Unlike: []string{anyText(c.Head[:len("2006-01-02")]) + "%"}}}
 	}
 	minute := anyText("2006-01-02_15:04")
 	list := []Misfit{{Unlike: []string{minute + "%"}}}
 	own := c.zonePatterns(minute)
-	if c.Suffix != "" && !c.bare {
+	if c.Suffix != "" && !c.zoneOptional {
 		return append(list, Misfit{Unlike: own})
 	}
 	for _, zoned := range []string{"%+%", "%-%", "%Z", "%UTC%"} {
@@ -131,7 +131,7 @@ func (f Form) Misfits() []Misfit {
 
 // zonePatterns returns the patterns of texts behind a head that name the zone of the form.
 func (c Calendar) zonePatterns(head string) (list []string) {
-	if c.Suffix == "" && !c.bare {
+	if c.Suffix == "" && !c.zoneOptional {
 		return nil
 	}
 	t := First.In(c.Zone)

@@ -88,7 +88,7 @@ func (s *sample) add(o sample) {
 }
 
 // most returns the key that is counted most often, of several the first by name.
-func most(counts map[string]int) (name string) {
+func mostCounted(counts map[string]int) (name string) {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if counts[key] > counts[name] {
 			name = key
@@ -112,11 +112,11 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 	}
 	first := kinds[0]
 	switch {
-	case first.shape == shape{} && (len(kinds) == 1 || IsMost(first.count, total)):
+	case first.shape == shape{} && (len(kinds) == 1 || IsEnough(first.count, total)):
 		return Form{}, false, fmt.Errorf("%s is no time in a known form: numbers are taken for times of the years 1990 to 2100, in seconds, milliseconds or microseconds; "+
 			"`as: text:<layout>` describes texts that begin with the year, such as 2006/01/02 15:04 or 20060102; others do not sort by time, "+
 			"and need a generated column that does", show(first.raw))
-	case !IsMost(first.count, total):
+	case !IsEnough(first.count, total):
 		return Form{}, false, mixedError(kinds)
 	}
 	return first.asForm(zone), true, nil
@@ -124,7 +124,7 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 
 // Most returns the form that most of the raw values have, however few these are; ok is false
 // if none has a known one.
-func Most(samples []any, zone *time.Location) (f Form, ok bool) {
+func MostCommon(samples []any, zone *time.Location) (f Form, ok bool) {
 	zone = cmp.Or(zone, time.UTC)
 	kinds, _ := kindsOf(samples, zone)
 	kinds = slices.DeleteFunc(kinds, func(k sample) bool { return k.shape == shape{} })
@@ -136,7 +136,7 @@ func Most(samples []any, zone *time.Location) (f Form, ok bool) {
 
 // IsMost reports whether n of all are enough for a column to have their form: three
 // quarters.
-func IsMost(n, all int) bool { return n*4 >= all*3 }
+func IsEnough(n, all int) bool { return n*4 >= all*3 }
 
 // kindsOf returns the samples by their shapes, those of the most frequent first, and how
 // many there are in all.
@@ -169,7 +169,7 @@ func sampleOf(raw any, zone *time.Location) sample {
 	case []byte:
 		return sampleOf(string(v), zone)
 	case string:
-		s.look(v, zone)
+		s.describe(v, zone)
 	}
 	return s
 }
@@ -195,7 +195,7 @@ func numberForm(v float64) string {
 
 // look sets what a text shows. One without a zone is in the column's, which is a fixed
 // distance from UTC or not.
-func (s *sample) look(v string, zone *time.Location) {
+func (s *sample) describe(v string, zone *time.Location) {
 	for _, head := range heads {
 		wall, rest, ok := cutHead(v, head)
 		if !ok || head == compact && (wall.Year() < 1990 || wall.Year() > 2100) {
@@ -261,16 +261,16 @@ func (s sample) asForm(zone *time.Location) Form {
 	} else if c := named[s.shape.form]; c != nil {
 		return Form{c}
 	}
-	c := Calendar{Head: cmp.Or(most(s.heads), s.shape.form), class: class, Suffix: most(s.zones), Zone: zone, loose: s.shape.form == dated}
+	c := Calendar{Head: cmp.Or(mostCounted(s.heads), s.shape.form), class: class, Suffix: mostCounted(s.zones), Zone: zone, anyDivider: s.shape.form == dated}
 	if offset, ok := fixed(zone); s.shape.text && ok {
-		c.bare = offset == s.shape.offset
+		c.zoneOptional = offset == s.shape.offset
 	}
 	if c.Suffix != "" {
 		c.Zone = time.FixedZone("", s.shape.offset)
 	}
 	if widest := bits.Len(s.widths) - 1; widest > 0 {
 		c.Fraction = "." + strings.Repeat("0", widest)
-		c.sparse = s.widths&1 != 0
+		c.omitsZero = s.widths&1 != 0
 		if s.widths&^1 != 1<<widest {
 			c.Fraction = ".999999"
 		}
@@ -420,7 +420,7 @@ func mixedError(kinds []sample) error {
 	offsets := true
 	for _, k := range kinds {
 		shown = append(shown, show(k.raw))
-		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form && most(k.zones) != ""
+		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form && mostCounted(k.zones) != ""
 	}
 	last := len(shown) - 1
 	list := strings.Join(shown[:last], ", ") + " and " + shown[last]

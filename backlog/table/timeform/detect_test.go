@@ -185,7 +185,7 @@ func TestMost(t *testing.T) {
 		{[]any{"soon", nil, ""}, ""},
 		{nil, ""},
 	} {
-		f, ok := Most(c.samples, nil)
+		f, ok := MostCommon(c.samples, nil)
 		if ok != (c.want != "") || ok && f.String() != c.want {
 			t.Errorf("%v: got %v, want %q", c.samples, ok, c.want)
 		}

@@ -31,7 +31,7 @@ func (f Form) Parse(raw any) (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("%s is not %s", show(raw), f)
 	}
-	if f.Numeric() && (t.Before(First) || t.After(never)) {
+	if f.Numeric() && (t.Before(First) || t.After(maxTime)) {
 		return time.Time{}, fmt.Errorf("%s read as %v lies in the year %d: is that how it is to be read?", show(raw), f, t.Year())
 	}
 	return t, nil
@@ -60,10 +60,10 @@ func (f Form) Zoneless() bool {
 
 // Held returns the form for a column that holds no number above most; 0: any. fine is for
 // one of real numbers, where nobody has looked whether they are whole.
-func (f Form) Held(most int64, fine bool) Form {
+func (f Form) Limited(most int64, fine bool) Form {
 	if c, ok := f.codec.(unix); ok {
-		if c.most = most; fine {
-			c.class, c.fine = Real, true
+		if c.limit = most; fine {
+			c.class, c.maybeFraction = Real, true
 		}
 		return Form{c}
 	}
@@ -109,12 +109,12 @@ const (
 // unix is a number of units since 1970. Texts of digits are none: they sort like their
 // numbers only at equal length.
 type unix struct {
-	name     string        // as `as:` has it
-	unit     time.Duration // a second, a millisecond or a microsecond
-	class    Class
-	fraction bool  // real, and not all of them whole
-	fine     bool  // real, and nobody has looked whether they are whole
-	most     int64 // that the column can hold; 0: any
+	name          string        // as `as:` has it
+	unit          time.Duration // a second, a millisecond or a microsecond
+	class         Class
+	fraction      bool  // real, and not all of them whole
+	maybeFraction bool  // real, and nobody has looked whether they are whole
+	limit         int64 // that the column can hold; 0: any
 }
 
 func (c unix) String() string { return c.name }
@@ -156,7 +156,7 @@ func (c unix) at(n int64, d time.Duration) time.Time {
 func (c unix) Lower(t time.Time) any { return c.value(c.units(t)) }
 
 func (c unix) Exact(t time.Time) any {
-	if c.fraction || c.fine {
+	if c.fraction || c.maybeFraction {
 		return c.parts(ceil(t, time.Microsecond))
 	}
 	return c.Lower(ceil(t, c.unit))
@@ -179,8 +179,8 @@ func (c unix) units(t time.Time) int64 {
 }
 
 func (c unix) value(n int64) any {
-	if c.most > 0 {
-		n = min(max(n, -c.most), c.most)
+	if c.limit > 0 {
+		n = min(max(n, -c.limit), c.limit)
 	}
 	if c.class == Real {
 		return float64(n)
@@ -242,10 +242,10 @@ type Calendar struct {
 	Moment   bool           // the type stands for the same moment in every zone
 	Compared bool           // the database compares times, not texts: bounds are exact
 
-	class  Class
-	sparse bool // a fraction of zero is not written at all
-	loose  bool // date and time of day may be divided by a space or a T, and seconds be left out
-	bare   bool // texts with the zone and without one are in the same
+	class        Class
+	omitsZero    bool // a fraction of zero is not written at all
+	anyDivider   bool // date and time of day may be divided by a space or a T, and seconds be left out
+	zoneOptional bool // texts with the zone and without one are in the same
 }
 
 // Server returns the form of a column whose type tells it.
@@ -257,7 +257,7 @@ func Server(c Calendar) Form {
 func (c Calendar) String() string {
 	s := cmp.Or(c.Type, string(c.class)) + " "
 	s += time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.Head)
-	if frac := strings.ReplaceAll(c.Fraction, "9", "0"); c.sparse || frac != c.Fraction {
+	if frac := strings.ReplaceAll(c.Fraction, "9", "0"); c.omitsZero || frac != c.Fraction {
 		s += "[" + frac + "]"
 	} else {
 		s += frac
@@ -274,8 +274,8 @@ func (c Calendar) String() string {
 // never is after all others: a mail that expires then never does. before is before all
 // others, and is a time nevertheless.
 var (
-	never  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-	before = time.Time{}.Add(time.Second)
+	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	minTime = time.Time{}.Add(time.Second)
 )
 
 // Past and Future are what a column that can be compared with them holds for the time before
@@ -310,12 +310,12 @@ func (c Calendar) fractional() bool { return c.class == Text && strings.HasSuffi
 func (c Calendar) read(raw any) (time.Time, bool) {
 	switch {
 	case c.Compared && raw == Future:
-		return never, true
+		return maxTime, true
 	case c.Compared && raw == Past:
-		return before, true
+		return minTime, true
 	}
 	text := c.text(raw)
-	if c.loose {
+	if c.anyDivider {
 		c.Head = headOf(text)
 	}
 	wall, rest, ok := cutHead(text, c.Head)
@@ -333,11 +333,11 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 // isZone reports whether a text may end so, which says the column's own zone in another way.
 func (c Calendar) isZone(rest string, wall time.Time) bool {
 	if rest == "" {
-		return c.bare
+		return c.zoneOptional
 	}
 	_, want := wall.In(c.Zone).Zone()
 	offset, zoned := offsetOf(rest)
-	return zoned && (c.bare || c.Suffix != "") && offset == want
+	return zoned && (c.zoneOptional || c.Suffix != "") && offset == want
 }
 
 // text returns the raw value as text, "" if it is of no class for the form. A
@@ -376,7 +376,7 @@ func (c Calendar) Write(t time.Time) any { return c.whole(wallAt(t, c.Zone)) }
 
 // whole returns the value complete with fraction and zone.
 func (c Calendar) whole(wall time.Time) any {
-	if c.sparse && wall.Nanosecond() < int(c.precision()) {
+	if c.omitsZero && wall.Nanosecond() < int(c.precision()) {
 		return c.value(wall, c.Head, c.Suffix)
 	}
 	return c.value(wall, c.Head+c.Fraction, c.Suffix)

@@ -74,7 +74,7 @@ func TestParseSQL(t *testing.T) {
 				} else {
 					params = append(params, name)
 				}
-				return c.syntax.Arg(len(params)), nil
+				return c.syntax.Placeholder(len(params)), nil
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -37,7 +37,7 @@ var (
 )
 
 // next is the token that the statement begins with.
-func next(s string, x *db.Text) token {
+func nextToken(s string, x *db.Text) token {
 	if n := len(s) - len(strings.TrimLeft(s, " \t\r\n\f\v")); n > 0 {
 		return token{kind: blank, text: s[:n]}
 	}
@@ -176,7 +176,7 @@ func parseSQL(source string, n int, x *db.Text, param func(name string, bare boo
 		return refuse("remove it", "there is a NUL byte in it")
 	}
 	for rest := source; rest != ""; {
-		t := next(rest, x)
+		t := nextToken(rest, x)
 		switch {
 		case t.text == ";":
 			p.ended = true
@@ -186,7 +186,7 @@ func parseSQL(source string, n int, x *db.Text, param func(name string, bare boo
 			return refuse("make it an item of its own in the list of statements", "another one stands behind its semicolon")
 		case t.kind == broken:
 			return refuse("add it", "what begins with "+beginning(rest)+" has no closing "+t.end)
-		case t.kind == other && strings.Contains(x.Own, t.text):
+		case t.kind == other && strings.Contains(x.PlaceholderMarks, t.text):
 			return refuse("write :column, such as :id", t.text+" begins no parameter here")
 		}
 		if err := p.add(t); err != nil {

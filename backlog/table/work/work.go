@@ -68,10 +68,10 @@ type step struct {
 
 // A param is where a statement's parameter comes from.
 type param struct {
-	name  string
-	key   int // part of the key; -1: none
-	given int // among the handler's columns; -1: none
-	again int // among the columns that are read again; -1: none
+	name        string
+	keyPart     int // part of the key; -1: none
+	columnIndex int // among the handler's columns; -1: none
+	rereadIndex int // among the columns that are read again; -1: none
 }
 
 // New returns the handler that runs the statements, in order, for each of
@@ -117,9 +117,9 @@ func (w *SQLHandler) newStep(source string, n int) (step, error) {
 		}
 		from = append(from, p)
 		if bare {
-			return text.Arg(len(from)), nil
+			return text.Placeholder(len(from)), nil
 		}
-		return c.Argument(text.Arg(len(from))), nil
+		return c.Argument(text.Placeholder(len(from))), nil
 	})
 	if err != nil {
 		return step{}, err
@@ -140,19 +140,19 @@ func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
 	cat, fold, m := w.t.Catalog(), w.d.Text().FoldsNames, w.t.Mapping()
 	c := cat.Find(name, fold)
 	if c == nil {
-		return param{}, nil, cat.NoColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
+		return param{}, nil, cat.MissingColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
 	}
 	isColumn := func(id string) bool { return cat.Find(id, fold) == c }
-	p := param{name: c.Name, key: slices.IndexFunc(m.ID, isColumn), given: slices.Index(w.t.Given(), c.Name), again: -1}
-	if p.key < 0 && p.given < 0 {
+	p := param{name: c.Name, keyPart: slices.IndexFunc(m.ID, isColumn), columnIndex: slices.Index(w.t.Given(), c.Name), rereadIndex: -1}
+	if p.keyPart < 0 && p.columnIndex < 0 {
 		return param{}, nil, db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
 	}
-	if c.Expr != "" && p.key < 0 {
+	if c.ReadExpr != "" && p.keyPart < 0 {
 		quoted := w.d.Text().Quote(c.Name)
 		if !slices.Contains(w.reread, quoted) {
 			w.reread = append(w.reread, quoted)
 		}
-		p.again = slices.Index(w.reread, quoted)
+		p.rereadIndex = slices.Index(w.reread, quoted)
 	}
 	return p, c, nil
 }
@@ -161,15 +161,15 @@ func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
 // columns that are read again.
 func (p param) value(r *backlog.Record, again []any) any {
 	switch {
-	case p.key >= 0:
-		return r.Key.Part(p.key)
-	case p.again >= 0:
-		return again[p.again]
+	case p.keyPart >= 0:
+		return r.Key.Part(p.keyPart)
+	case p.rereadIndex >= 0:
+		return again[p.rereadIndex]
 	}
-	if v, ok := r.Values[p.given].(json.RawMessage); ok {
+	if v, ok := r.Values[p.columnIndex].(json.RawMessage); ok {
 		return string(v) // else it would be bound as a BLOB
 	}
-	return r.Values[p.given]
+	return r.Values[p.columnIndex]
 }
 
 // readAgain returns what the row has in the columns that records have in another form,
@@ -197,7 +197,7 @@ func (w *SQLHandler) Prepare() error { return nil }
 // may run them, as far as it says so before it does, changing nothing. It is a
 // [*db.Problem] if not.
 func (w *SQLHandler) Check(ctx context.Context) error {
-	return w.d.Within(ctx, func(ctx context.Context) error {
+	return w.d.Do(ctx, func(ctx context.Context) error {
 		for i, s := range w.steps {
 			if err := w.d.Plan(ctx, s.text, len(s.from)); err != nil {
 				return w.refused(i+1, err)
@@ -211,7 +211,7 @@ func (w *SQLHandler) Check(ctx context.Context) error {
 // n-th statement, or the user the right to it, unless it is one that passes.
 func (w *SQLHandler) refused(n int, err error) error {
 	switch {
-	case w.d.MayPass(err):
+	case w.d.IsTransient(err):
 		return err
 	case w.d.Class(err) != db.Denied:
 		cure := "correct it, or create what it names"
@@ -221,7 +221,7 @@ func (w *SQLHandler) refused(n int, err error) error {
 		return db.Problemf(cure, "handler.sql: statement %d is not understood by the database: %v", n, err)
 	}
 	what := err.Error()
-	if p, ok := errors.AsType[*db.Problem](w.d.Explained(err)); ok {
+	if p, ok := errors.AsType[*db.Problem](w.d.AsProblem(err)); ok {
 		what = p.What
 	}
 	return db.Deniedf("let the owner of what it names grant the right to it", "handler.sql: statement %d: %s", n, what)
@@ -341,7 +341,7 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 		return backlog.Unstarted(db.Problemf("open it to be written to", "the database is open to be read only"))
 	}
 	var begun bool
-	err := w.d.Patiently(ctx, func(ctx context.Context) error {
+	err := w.d.RetryWhileBusy(ctx, func(ctx context.Context) error {
 		if err := w.prepare(ctx); err != nil {
 			return err
 		}
