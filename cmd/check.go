@@ -30,10 +30,10 @@ func newCheck(g *globalOptions) *cobra.Command {
 	var o CheckOptions
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Prove that a pass can work, touching nothing",
+		Short: "Check that a pass can work, without changing anything",
 		Annotations: map[string]string{
-			"0":  "all is as it must be; --sample: the handler was called, whatever the outcome",
-			"1":  "something is not, or the handler could not be called",
+			"0":  "nothing is wrong; --sample: the handler was called, whatever the outcome",
+			"1":  "something is wrong, or the handler could not be called",
 			"75": "--sample, and another process is working on this table",
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -49,7 +49,7 @@ func newCheck(g *globalOptions) *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.SQL, "sql", false, "print every statement that passes run")
 	f.StringVar(&o.Sample, "sample", "", "call the handler, for real, with the record that has this `ID`")
-	f.BoolVar(&o.NoWrite, "no-write", false, "leave out what is written to rows and rolled back")
+	f.BoolVar(&o.NoWrite, "no-write", false, "leave out the writes to rows that are rolled back")
 	o.dataFlags.AddFlags(f)
 	return c
 }

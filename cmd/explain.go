@@ -14,7 +14,7 @@ func newExplain(g *globalOptions) *cobra.Command {
 	var o dataFlags
 	c := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Say of one record whether it is due, why, and when it will next be tried",
+		Short: "Explain one record: whether it is due, why, and when it will next be tried",
 		Long:  idHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -34,7 +34,7 @@ func newExplain(g *globalOptions) *cobra.Command {
 // idHelp ends the help of commands that take IDs.
 const idHelp = `
 
-An ID that begins with a dash stands behind --, and after all flags.`
+If an ID begins with a dash, write it last, after --.`
 
 func runExplain(ctx context.Context, id string, o dataFlags, g *globalOptions) error {
 	return g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *setup, now time.Time) error {

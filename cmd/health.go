@@ -16,7 +16,7 @@ func newHealth(g *globalOptions) *cobra.Command {
 		Short: "Ask a running daemon whether it works, as a container's probe",
 		RunE:  func(c *cobra.Command, _ []string) error { return runHealth(c.Context(), g, base) },
 	}
-	c.Flags().StringVar(&base, "url", "", "ask the daemon at `URL`, such as http://10.1.2.3:8080, in place of the configured address")
+	c.Flags().StringVar(&base, "url", "", "ask the daemon at `URL`, such as http://10.1.2.3:8080, instead of the configured address")
 	return c
 }
 

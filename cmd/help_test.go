@@ -51,10 +51,10 @@ func helps(t *testing.T) map[string]string {
 var statuses = map[string]string{
 	"once": "  0   done; failed records are normal\n  1   could not do it\n  2   wrong usage or configuration\n" +
 		"  3   --strict, and some record failed\n  75  another process is working on this table\n",
-	"run":    "  0   stopped, with every outcome written\n  1   could not do it, or not write every outcome before its end\n  2   wrong usage or configuration\n",
+	"run":    "  0   stopped, with every outcome written\n  1   could not do it, or could not write every outcome before it ended\n  2   wrong usage or configuration\n",
 	"status": "  0   done\n  1   could not do it\n  2   wrong usage or configuration\n  3   a flag says that this is a failure\n",
-	"check": "  0   all is as it must be; --sample: the handler was called, whatever the outcome\n" +
-		"  1   something is not, or the handler could not be called\n  2   wrong usage or configuration\n  75  --sample, and another process is working on this table\n",
+	"check": "  0   nothing is wrong; --sample: the handler was called, whatever the outcome\n" +
+		"  1   something is wrong, or the handler could not be called\n  2   wrong usage or configuration\n  75  --sample, and another process is working on this table\n",
 }
 
 // placeholder matches one of a duration, time, rate or file that is called otherwise.

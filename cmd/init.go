@@ -13,7 +13,7 @@ func newInit(g *globalOptions) *cobra.Command {
 	var onlyPrint, createTable bool
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create what is missing: the indexes, a policy's columns and, if told to, the table",
+		Short: "Create what is missing: indexes, a policy's columns and, on request, the table",
 		RunE:  func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
 	}
 	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if there is none, and the database file")

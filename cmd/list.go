@@ -21,8 +21,8 @@ type FilterOptions struct{ reader.Selection }
 
 func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, most string) {
 	f.StringVar(&o.State, "state", "", "take the records in `STATE`: "+states)
-	f.StringVar(&o.Tier, "tier", "", "take the records whose age is in the band of the tier called `NAME`, as status has it, or beyond")
-	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or what once prints of it, has `TEXT`")
+	f.StringVar(&o.Tier, "tier", "", "take the records that status counts under the tier `NAME`; beyond: older than every tier")
+	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or its summary in the report of a pass, contains `TEXT`")
 	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the records that are older than `DURATION`, such as 7d")
 	f.IntVar(&o.Limit, "limit", limit, most)
 }
@@ -38,12 +38,12 @@ func newList(g *globalOptions) *cobra.Command {
 	var o ListOptions
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List records: what is pending, or the failed, dead, exhausted or unreadable ones",
+		Short: "List records: the pending ones, or all failed, dead, exhausted or unreadable ones",
 		RunE:  func(c *cobra.Command, _ []string) error { return runList(c.Context(), o, g) },
 	}
 	f := c.Flags()
 	o.FilterOptions.AddFlags(f, "fresh, failed, dead, exhausted, unreadable", 100, "print at most `N` records")
-	f.Var(&flagOf[backlog.Cursor]{to: &o.After, read: reader.ParsePlace}, "after", "go on behind the `PLACE` that --json has called next")
+	f.Var(&flagOf[backlog.Cursor]{to: &o.After, read: reader.ParsePlace}, "after", "continue after `PLACE`, which --json prints as next")
 	o.dataFlags.AddFlags(f)
 	return c
 }

@@ -43,17 +43,17 @@ func newOnce(g *globalOptions) *cobra.Command {
 	var o OnceOptions
 	c := &cobra.Command{
 		Use:         "once {--max-age DURATION | --tier NAME | --due | --id ID}",
-		Short:       "Run one pass, for a system crontab",
+		Short:       "Run one pass, for example from a crontab",
 		Annotations: map[string]string{"0": "done; failed records are normal", "3": "--strict, and some record failed", "75": "another process is working on this table"},
 		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(c.Context(), o, g) },
 	}
 	f := c.Flags()
 	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `DURATION` old, such as 7d")
-	f.StringVar(&o.Tier, "tier", "", "process what the tier called `NAME` does")
-	f.BoolVar(&o.Due, "due", false, "process the widest tier that has ticked since the last start, if any")
+	f.StringVar(&o.Tier, "tier", "", "process records up to the maximum age of the tier `NAME`")
+	f.BoolVar(&o.Due, "due", false, "run the widest tier that has ticked since the last start, if any")
 	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
-	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records; 0: as many as max_records says")
-	f.BoolVar(&o.DryRun, "dry-run", false, "show the records in the order of handling, and do nothing")
+	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records (0: max_records of the configuration)")
+	f.BoolVar(&o.DryRun, "dry-run", false, "print the records in the order in which they would be handled, and handle none")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
 	f.BoolVar(&g.replace, "replace", false, "with --due: "+replaceUsage)
 	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: durationFrom(0, math.MaxInt64, "a duration; write it as in 30s")}, "wait", "wait up to `DURATION` while another process works on the table")

@@ -37,7 +37,7 @@ func newResolve(g *globalOptions) *cobra.Command {
 	var o ResolveOptions
 	c := &cobra.Command{
 		Use:   "resolve UID success|failure|reject|status [--reason TEXT]",
-		Short: "Tell what became of an attempt that was handed over (policy refresh)",
+		Short: "Report the outcome of an attempt that was handed over (policy refresh)",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return errors.New("say which attempt and what became of it, as in: backlog resolve UID success")
@@ -90,7 +90,7 @@ func newAttempt(g *globalOptions) *cobra.Command {
 	var o dataFlags
 	c := &cobra.Command{
 		Use:   "attempt UID",
-		Short: "Say whether an attempt is still the running one of its row (policy refresh)",
+		Short: "Check whether an attempt is still the running one of its row (policy refresh)",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("say which attempt, as in: backlog attempt UID")

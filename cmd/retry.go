@@ -24,8 +24,8 @@ type ChangeOptions struct {
 
 func (o *ChangeOptions) AddFlags(f *pflag.FlagSet, states string) {
 	o.FilterOptions.AddFlags(f, states, 0, "take at most `N` records, in the order of their keys; 0: all")
-	f.BoolVar(&o.Yes, "yes", false, "do it, though it is more than one record")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how many records it would be, and do nothing")
+	f.BoolVar(&o.Yes, "yes", false, "do it, even for more than one record")
+	f.BoolVar(&o.DryRun, "dry-run", false, "print how many records there would be, and change nothing")
 	o.dataFlags.AddFlags(f)
 }
 
@@ -65,11 +65,11 @@ func newRetry(g *globalOptions) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, which dead or failed ones have")
+	f.StringVar(&o.Status, "status", "", "take the records whose status is `STATUS`, one of dead or failed records")
 	o.ChangeOptions.AddFlags(f, "failed, dead, exhausted, unreadable")
 	f.BoolVar(&o.All, "all", false, "take all dead and failed records")
 	f.BoolVar(&o.Errors, "errors", false, "with a source: take the messages of the error queue")
-	f.StringVar(&o.Match, "match", "", "with --errors: only those whose error has `TEXT`")
+	f.StringVar(&o.Match, "match", "", "with --errors: only those whose error contains `TEXT`")
 	return c
 }
 

@@ -111,10 +111,10 @@ const (
 
 // titles are those of the groups in the help.
 var titles = []*cobra.Group{
-	{ID: groupBefore, Title: "Before: what is wrong or missing, what a schedule does"},
-	{ID: groupAtWork, Title: "At work: the daemon, one pass, a worker on another machine"},
-	{ID: groupLooking, Title: "Looking: counts, records, pages"},
-	{ID: groupActing, Title: "Acting: again, never again, not now, go on"},
+	{ID: groupBefore, Title: "Prepare: what is wrong or missing, what a schedule does"},
+	{ID: groupAtWork, Title: "Run: the daemon, one pass, a worker on another machine"},
+	{ID: groupLooking, Title: "Look: counts, records, pages"},
+	{ID: groupActing, Title: "Act: retry, discard, pause, resume"},
 	{ID: groupOther, Title: "Other commands:"},
 }
 
@@ -153,7 +153,7 @@ var commands = map[string]command{
 func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "backlog",
-		Short:         "Work off the pending records of a table, retrying the failed ones less and less often",
+		Short:         "Process the pending records of a table, retrying failed ones less and less often",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -189,7 +189,9 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root.SetCompletionCommandGroupID(groupOther)
 	for _, c := range append(root.Commands(), root) {
 		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
-		c.Long = strings.TrimSpace(string(text)) + c.Long
+		long, example, _ := strings.Cut(string(text), "\nExamples:\n")
+		c.Long = strings.TrimSpace(long) + c.Long
+		c.Example = strings.TrimRight(example, "\n")
 		if c.Args == nil {
 			c.Args = noArgs
 		}

@@ -27,7 +27,7 @@ func newRun(g *globalOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:         "run",
 		Short:       "Run the schedule as a daemon",
-		Annotations: map[string]string{"0": "stopped, with every outcome written", "1": "could not do it, or not write every outcome before its end"},
+		Annotations: map[string]string{"0": "stopped, with every outcome written", "1": "could not do it, or could not write every outcome before it ended"},
 		RunE:        func(c *cobra.Command, _ []string) error { return runRun(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)

@@ -34,7 +34,7 @@ func newSchedule(g *globalOptions) *cobra.Command {
 	}
 	f := c.Flags()
 	f.Var(&flagOf[time.Time]{to: &o.From, read: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")
-	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "show the ticks of that `DURATION` (default 24h, or as --count says)")
+	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "show the ticks within `DURATION` (default: 24h, or until --count is reached)")
 	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
 	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
 	o.dataFlags.AddFlags(f)

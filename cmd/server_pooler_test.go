@@ -80,7 +80,7 @@ default_pool_size = 10
 	return u.String()
 }
 
-// freeAddress returns one at which nobody listens.
+// freeAddress returns an address at which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ func newStatus(g *globalOptions) *cobra.Command {
 	var o StatusOptions
 	c := &cobra.Command{
 		Use:         "status",
-		Short:       "Count records, show the last passes, who works, and the next ticks",
+		Short:       "Count records; show the last passes, the daemon and the next ticks",
 		Annotations: map[string]string{"3": "a flag says that this is a failure"},
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cfg, err := g.loadAny(); err == nil && sourceOf(cfg) != nil {
@@ -34,9 +34,9 @@ func newStatus(g *globalOptions) *cobra.Command {
 	}
 	f := c.Flags()
 	f.Var(&flagOf[time.Duration]{to: &o.Idle, read: parseAge}, "fail-if-idle", "fail if no pass has ended for `DURATION`, such as 15m")
-	f.Var(&flagOf[time.Duration]{to: &o.Oldest, read: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION`, but not than every tier")
+	f.Var(&flagOf[time.Duration]{to: &o.Oldest, read: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION` (and not older than every tier)")
 	f.Var(&flagOf[int]{to: &o.Pending, read: fromOne}, "fail-if-pending", "fail if `N` or more records are pending")
-	f.Var(&flagOf[int]{to: &o.Failed, read: fromOne}, "fail-if-failed", "fail if `N` or more of them have failed")
+	f.Var(&flagOf[int]{to: &o.Failed, read: fromOne}, "fail-if-failed", "fail if `N` or more pending records have failed")
 	o.AddFlags(f)
 	return c
 }

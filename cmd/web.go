@@ -19,14 +19,14 @@ const defaultListen = "127.0.0.1:8080"
 func newWeb(g *globalOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
-		Short: "Serve the pages without a daemon: what there is, and what a crontab's passes did",
+		Short: "Serve the pages without a daemon, for a table that a crontab works off",
 		RunE:  func(c *cobra.Command, _ []string) error { return runWeb(c.Context(), g) },
 	}
 	c.Flags().StringVar(&g.listen, "listen", "", listenUsage)
 	return c
 }
 
-const listenUsage = "serve pages at `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/backlog/web.sock, in place of web.listen"
+const listenUsage = "serve pages at `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/backlog/web.sock, instead of web.listen"
 
 func runWeb(ctx context.Context, g *globalOptions) error {
 	cfg, err := g.load()
