@@ -42,7 +42,7 @@ func TestWhenThere(t *testing.T) {
 			}
 			return wrong
 		}, wrong, time.Minute, "ERROR"},
-		{"away for longer than once waits", awayPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, awayPatience, "ERROR"},
+		{"away for longer than once waits", openPatience, 0, func(time.Duration) error { return away }, backlog.ErrUnavailable, openPatience, "ERROR"},
 		{"granted bit by bit", 0, 0, func(d time.Duration) error {
 			switch {
 			case d < time.Minute:
@@ -52,7 +52,7 @@ func TestWhenThere(t *testing.T) {
 			}
 			return nil
 		}, nil, 2 * time.Minute, "ERROR ERROR WARN"},
-		{"once waits for no right", awayPatience, 0, func(time.Duration) error { return denied }, denied, 0, ""},
+		{"once waits for no right", openPatience, 0, func(time.Duration) error { return denied }, denied, 0, ""},
 		{"stopped", 0, 90 * time.Second, func(time.Duration) error { return away }, context.Canceled, 90 * time.Second, "ERROR"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWhenThere(t *testing.T) {
 				}
 				var out bytes.Buffer
 				began := time.Now()
-				_, waited, err := whenThere(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
+				_, waited, err := retryOpen(ctx, slog.New(slog.NewTextHandler(&out, nil)), "database", tt.patience, func() (*setup, error) {
 					return nil, tt.errs(time.Since(began))
 				})
 				if took := time.Since(began); !errors.Is(err, tt.want) || took != tt.after {

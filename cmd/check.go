@@ -54,7 +54,7 @@ func newCheck(g *globalOptions) *cobra.Command {
 	return c
 }
 
-// errCheck says that the findings, already printed, are not all good.
+// errCheck is the error of findings that are not all good. They are printed already.
 var errCheck = errors.New("not everything is as it must be")
 
 func runCheck(ctx context.Context, o CheckOptions, g *globalOptions) error {
@@ -63,16 +63,16 @@ func runCheck(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	k := &checker{g: g, cfg: cfg, now: now, noWrite: o.NoWrite}
 	switch {
 	case err != nil && o.JSON && !o.SQL:
-		k.bad("config", err)
+		k.failed("config", err)
 		return errors.Join(err, g.printChecks(false, k.Findings, config.Policy{}))
 	case err != nil:
 		return err
 	case o.SQL:
 		return g.printSQL(ctx, cfg)
 	case sourceOf(cfg) != nil:
-		k.source(ctx, sourceOf(cfg))
+		k.checkSource(ctx, sourceOf(cfg))
 	default:
-		k.all(ctx)
+		k.checkTable(ctx)
 	}
 	ok := !slices.ContainsFunc(k.Findings, func(f inspect.Finding) bool { return !f.OK })
 	if o.JSON {
@@ -89,8 +89,8 @@ func runCheck(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	return errCheck
 }
 
-// printChecks prints the findings and, with the policy refresh, how its settings are
-// understood, which may be sentences.
+// printChecks prints the findings as JSON and, under the policy refresh, its settings as they were
+// understood: they may be written as sentences.
 func (g *globalOptions) printChecks(ok bool, list []inspect.Finding, p config.Policy) error {
 	settings, _ := p.Settings.(*refreshSettings)
 	return printJSON(g.out, struct {
@@ -103,28 +103,30 @@ func (g *globalOptions) printChecks(ok bool, list []inspect.Finding, p config.Po
 // A checker collects findings.
 type checker struct {
 	inspect.Findings
-	g       *globalOptions
-	cfg     *config.Config
-	now     time.Time
-	table   *table.Table
-	written *table.DB // that may be written to; nil: not opened
+	g        *globalOptions
+	cfg      *config.Config
+	now      time.Time
+	table    *table.Table
+	writable *table.DB // a connection that may write; nil: not opened
 
 	noWrite       bool
-	misconfigured bool // the database's URL is none
+	misconfigured bool // the URL of the database is malformed
 }
 
-// bad is [doctor.Bad], and notes that the database's URL is none.
-func (k *checker) bad(name string, err error) bool {
+// failed is [doctor.AddFailure]: if there is an error, it adds that to the findings and returns true. It also
+// notes whether the URL of the database is malformed.
+func (k *checker) failed(name string, err error) bool {
 	k.misconfigured = k.misconfigured || errors.As(err, new(*urlError))
 	return doctor.AddFailure(&k.Findings, name, err)
 }
 
-func (k *checker) all(ctx context.Context) {
-	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, shownURL(k.cfg.Database))
-	h, onDead := k.handlers(ctx)
-	k.state()
-	if at, err := k.g.checkPages(k.cfg); at != "" && !k.bad("web", err) {
-		k.AddGood("web", "pages at %s", at)
+// checkTable checks a configuration with a table, from the handler to a trial of each outcome.
+func (k *checker) checkTable(ctx context.Context) {
+	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, redactedURL(k.cfg.Database))
+	h, onDead := k.checkHandlers(ctx)
+	k.checkState()
+	if address, err := k.g.checkPages(k.cfg); address != "" && !k.failed("web", err) {
+		k.AddGood("web", "pages at %s", address)
 	}
 	k.CheckTiers(k.cfg.Tiers)
 	if p := refreshOf(k.cfg); p != nil {
@@ -133,23 +135,22 @@ func (k *checker) all(ctx context.Context) {
 		k.CheckPolicy(p, k.cfg.Tiers)
 	}
 
-	// The first connection needs no right to write: a missing right is then a
-	// finding like others, not the end.
+	// The first connection needs no right to write, so that a missing right is one finding of several.
 	db, err := openDatabase(ctx, k.cfg.Database, table.Options{ReadOnly: true})
-	if k.bad("database", err) {
+	if k.failed("database", err) {
 		return
 	}
 	defer db.Close()
-	k.AddGood("database", "%s is there and can be read (driver %s)", shownURL(k.cfg.Database), db.Text().Driver)
+	k.AddGood("database", "%s is there and can be read (driver %s)", redactedURL(k.cfg.Database), db.Text().Driver)
 	k.table, err = table.New(ctx, db, mappingOf(k.cfg))
-	if k.bad("table", err) {
+	if k.failed("table", err) {
 		return
 	}
 	k.AddGood("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
-	k.rivals(ctx)
-	k.bad("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
-	k.bad("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
-	k.work(ctx)
+	k.checkRivals(ctx)
+	k.failed("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
+	k.failed("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
+	k.checkSQLHandler(ctx)
 	look := doctor.ReadCheck{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
 	if p := refreshOf(k.cfg); p != nil {
 		look.RuleColumn = p.Settings().RRule.Column
@@ -159,7 +160,7 @@ func (k *checker) all(ctx context.Context) {
 		}
 	}
 	leftAlone := doctor.CheckReads(ctx, &k.Findings, look)
-	t, ok := k.writes(ctx)
+	t, ok := k.checkWrites(ctx)
 	doctor.AddNotes(&k.Findings, k.table)
 	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
 		k.AddGood("note", noDead)
@@ -169,12 +170,13 @@ func (k *checker) all(ctx context.Context) {
 		doctor.CheckTrial(ctx, &k.Findings, x, leftAlone)
 		doctor.AddNotes(&k.Findings, t)
 	}
-	if k.written != nil {
-		k.written.Close()
+	if k.writable != nil {
+		k.writable.Close()
 	}
 }
 
-func (k *checker) state() {
+// checkState checks the state file.
+func (k *checker) checkState() {
 	f, err := stateFile(k.cfg)
 	if err == nil {
 		err = f.Check()
@@ -189,25 +191,25 @@ func (k *checker) state() {
 	}
 }
 
-// rivals finds another configuration that works on the table with the same lock and state.
-func (k *checker) rivals(ctx context.Context) {
-	state, _ := stateFile(k.cfg) // state tells what is wrong with it
-	err := k.g.lookAtState(state, k.cfg, k.now)
+// checkRivals finds another configuration that works on the table with the same lock and state file.
+func (k *checker) checkRivals(ctx context.Context) {
+	state, _ := stateFile(k.cfg) // checkState reports its errors
+	err := k.g.checkTicks(state, k.cfg, k.now)
 	if err == nil {
-		err = k.g.alone(ctx, k.table, k.cfg, backlog.LeaderLock, backlog.RunLock)
+		err = k.g.checkLocks(ctx, k.table, k.cfg, backlog.LeaderLock, backlog.RunLock)
 	}
-	if !k.bad("name", err) && k.cfg.Name != "" {
+	if !k.failed("name", err) && k.cfg.Name != "" {
 		k.AddGood("name", "%s has a lock and a state of its own", k.cfg.Name)
 	}
 }
 
-// work checks a handler that works in the table's database.
-func (k *checker) work(ctx context.Context) {
+// checkSQLHandler checks a handler that works in the table's database.
+func (k *checker) checkSQLHandler(ctx context.Context) {
 	if k.cfg.Handler.Kind != "sql" {
 		return
 	}
 	w, err := newWork(ctx, k.table, k.cfg, nil)
-	if k.bad("handler", err) {
+	if k.failed("handler", err) {
 		return
 	}
 	n, parameters := w.Steps()
@@ -218,18 +220,19 @@ func (k *checker) work(ctx context.Context) {
 	k.AddGood("handler", "%s", detail)
 }
 
-// writes checks rights and statuses on a connection that may write, and returns the
-// table on it if both are good.
-func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
+// checkWrites checks rights and statuses on a connection that may write. It returns the table on that
+// connection, and whether both are good.
+func (k *checker) checkWrites(ctx context.Context) (t *table.Table, ok bool) {
 	db, err := openDatabase(ctx, k.cfg.Database, table.Options{Patience: time.Second})
-	if k.bad("rights", err) {
+	if k.failed("rights", err) {
 		return nil, false
 	}
-	k.written = db
-	if k.bad("rights", db.CheckRights(ctx)) {
+	k.writable = db
+	if k.failed("rights", db.CheckRights(ctx)) {
 		return nil, false
 	}
-	if t, err = table.New(ctx, db, mappingOf(k.cfg)); k.bad("table", err) {
+	t, err = table.New(ctx, db, mappingOf(k.cfg))
+	if k.failed("table", err) {
 		return nil, false
 	}
 	ok = doctor.CheckWrites(ctx, &k.Findings, doctor.WriteCheck{Table: t, Name: k.cfg.Name, Now: k.now, Clock: time.Now})
@@ -237,8 +240,8 @@ func (k *checker) writes(ctx context.Context) (t *table.Table, ok bool) {
 	return t, ok
 }
 
-// printSQL prints statements and GRANTs. Without the right to read the table there
-// are no statements, and the GRANTs are what is needed most.
+// printSQL prints the statements and the GRANTs they need. Without the right to read the table it prints
+// the GRANTs alone, because these help.
 func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error {
 	if s := sourceOf(cfg); s != nil {
 		configure, write, read := s.Rights()
@@ -274,21 +277,22 @@ func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error 
 	return nil
 }
 
-// handlers checks the handlers, and returns those that there are.
-func (k *checker) handlers(ctx context.Context) (h, onDead backlog.ConfiguredHandler) {
-	h = k.handler(ctx, "handler", newHandler)
-	onDead = k.handler(ctx, "on_dead", newOnDead)
-	k.handler(ctx, "on_outage", newOnOutage)
+// checkHandlers checks all handlers. It returns the handlers of records; nil: none is configured, or it
+// cannot be made.
+func (k *checker) checkHandlers(ctx context.Context) (h, onDead backlog.ConfiguredHandler) {
+	h = k.checkHandler(ctx, "handler", newHandler)
+	onDead = k.checkHandler(ctx, "on_dead", newOnDead)
+	k.checkHandler(ctx, "on_outage", newOnOutage)
 	return h, onDead
 }
 
-// handler makes a handler and checks it with its network, if there is one.
-func (k *checker) handler(
+// checkHandler makes a handler and, if it is configured, checks it and its network.
+func (k *checker) checkHandler(
 	ctx context.Context, name string,
 	newOne func(context.Context, *config.Config, *slog.Logger) (backlog.ConfiguredHandler, error),
 ) backlog.ConfiguredHandler {
 	h, err := newOne(ctx, k.cfg, nil)
-	if !k.bad(name, err) && h != nil {
+	if !k.failed(name, err) && h != nil {
 		checkHandler(ctx, &k.Findings, name, h)
 	}
 	return h

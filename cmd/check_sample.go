@@ -13,9 +13,9 @@ import (
 	"backlog/backlog/table/doctor"
 )
 
-// runSample hands one record to the handler and shows what it is given and what
-// comes back. Nothing is settled. It holds the run lock, so that no other
-// process handles the record at the same time.
+// runSample calls the handler with one record and prints what it is given and what comes back. The
+// outcome is not written. It holds the run lock, so that no other process handles the record at the
+// same time.
 func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	_, now := o.clock()
 	cfg, err := g.load()
@@ -32,9 +32,9 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 			g.printf("%s", inspect.OnLines(text))
 		}
 	}))
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := onTermOrHangup(ctx)
 	defer stop()
-	a, err := g.wireApp(ctx, cfg, log, now, nil)
+	a, err := g.wirePass(ctx, wiring{cfg: cfg, log: log, now: now})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 
 // discard gives the records the dead status, and tells on_dead of them if there is one.
 func (a *setup) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := onTermOrHangup(ctx)
 	defer stop()
 	obs := logging.New(a.log)
 	obs.Dead = true

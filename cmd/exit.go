@@ -30,13 +30,15 @@ const (
 	exitLocked = 75 // EX_TEMPFAIL
 )
 
-// exitHelp returns what ends the help of a command: its statuses, which its
-// annotations tell where they differ from those of every command.
+// exitHelp returns the last part of a command's help: its exit statuses. The command's annotations
+// override the common meanings or add a status.
 func exitHelp(c *cobra.Command) string {
 	text := "\nEXIT STATUS\n"
-	for _, x := range [][2]string{{"0", "done"}, {"1", "could not do it"}, {"2", "wrong usage or configuration"}, {"3"}, {"75"}} {
-		if means := cmp.Or(c.Annotations[x[0]], x[1]); means != "" {
-			text += fmt.Sprintf("  %-3s %s\n", x[0], means)
+	for _, x := range []struct{ status, common string }{
+		{"0", "done"}, {"1", "could not do it"}, {"2", "wrong usage or configuration"}, {"3", ""}, {"75", ""},
+	} {
+		if meaning := cmp.Or(c.Annotations[x.status], x.common); meaning != "" {
+			text += fmt.Sprintf("  %-3s %s\n", x.status, meaning)
 		}
 	}
 	return text
@@ -47,14 +49,14 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// quietError is an error that has been logged and is not printed again.
+// quietError is an error that is not printed, because it has been logged or printed already.
 type quietError struct{ error }
 
 func (e quietError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errStrict is the error of --strict: some record failed. What a --fail-if flag asks for wraps it.
+// errStrict is the error of --strict. The errors of the --fail-if flags wrap it.
 var errStrict = errors.New("some records failed")
 
 // exitStatus maps an error to the status of the process.
@@ -64,7 +66,7 @@ func exitStatus(err error) int {
 		return exitDone
 	case errors.As(err, new(usageError)), errors.As(err, new(*reader.Invalid)),
 		errors.As(err, new(*table.KeyError)), errors.As(err, new(*urlError)):
-		return exitUsage // an ID is an argument, and so may be the database's URL
+		return exitUsage // an ID is an argument, and the database's URL may be one
 	case errors.Is(err, errStrict):
 		return exitStrict
 	case errors.Is(err, backlog.ErrLocked):
@@ -73,8 +75,8 @@ func exitStatus(err error) int {
 	return exitFailed
 }
 
-// complain prints the error as the last thing the program says.
-func complain(w io.Writer, err error) {
+// printError prints the error, the last output of the program.
+func printError(w io.Writer, err error) {
 	prefix := "backlog: "
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(w, prefix+inspect.Escaped(line))
@@ -82,24 +84,22 @@ func complain(w io.Writer, err error) {
 	}
 }
 
-// hardEnd is when the program ends after the second signal, whatever it still waits
-// for.
+// hardEnd is how long after the second signal the program exits, whatever it still waits for.
 const hardEnd = 1900 * time.Millisecond
 
-// stopOnSignal returns a context that ends at the first SIGINT, SIGTERM or
-// SIGHUP, as it comes when a terminal or a connection is closed; not at a SIGHUP
-// that whoever started the program wants to be ignored, as nohup does.
-func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
+// onTermOrHangup is [onTermSignal] for SIGHUP, too, which comes when a terminal or a connection is
+// closed. A SIGHUP that the program was started to ignore, as by nohup, stays ignored.
+func onTermOrHangup(parent context.Context) (ctx context.Context, stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
-		return stopAtEnd(parent)
+		return onTermSignal(parent)
 	}
-	return stopAtEnd(parent, syscall.SIGHUP)
+	return onTermSignal(parent, syscall.SIGHUP)
 }
 
-// stopAtEnd returns a context that ends at the first SIGINT, SIGTERM or signal of
-// the others, and of which hardOf tells the next SIGINT or SIGTERM. stop ends that.
-// To be told of signals takes several switches between threads: hardOf waits for them.
-func stopAtEnd(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
+// onTermSignal returns a context that is done at the first SIGINT, SIGTERM or other given signal,
+// and for which hardOf reports the SIGINT or SIGTERM after it. stop ends the handling of signals.
+// Registering for signals takes several switches between threads; hardOf waits until it is done.
+func onTermSignal(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
 	h, done := hearing{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithValue(parent, hearingKey{}, h))
 	go func() {
@@ -146,13 +146,12 @@ func hardOf(ctx context.Context) <-chan struct{} {
 	return h.hard
 }
 
-// surviveReaders makes the end of whoever reads our log or report an error of
-// the write, where it would end the program and leave outcomes unwritten. A
-// signal that is ignored would be ignored by handlers too; this one nobody waits
-// for, and what the channel does not hold is dropped.
-func surviveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// ignoreSIGPIPE turns a closed pipe at standard output or error into a failed write. By default it
+// would end the program and leave outcomes unwritten. The signal is caught, not ignored, because
+// the programs of handlers would inherit that. The channel is never read; more signals are dropped.
+func ignoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// sayStopping tells whoever stopped the program why it does not end at once.
-func (a *setup) sayStopping() {
+// logStopping logs why the program does not exit at once.
+func (a *setup) logStopping() {
 	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
 }

@@ -27,7 +27,7 @@ func runHealth(ctx context.Context, g *globalOptions, base string) error {
 		if err != nil {
 			return err
 		}
-		probe = web.LocalProbe(probedAt(cfg))
+		probe = web.LocalProbe(probeAddress(cfg))
 	}
 	answer, err := probe.Ask(ctx)
 	if errors.As(err, new(*web.Problem)) {

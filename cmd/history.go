@@ -12,44 +12,47 @@ import (
 	"backlog/backlog/watch"
 )
 
-// countPatience is how long the pending records are counted for a line about an outage.
-const countPatience = 5 * time.Second
+// countTimeout bounds the count of the pending records for the log of an outage.
+const countTimeout = 5 * time.Second
 
-// A history logs what happens, keeps in the state folder what passes leave behind, and
-// tells of outages. What may take long comes behind the passes.
+// A history logs events, saves in the state folder what passes leave behind, and calls on_outage. What
+// may take long is done by two goroutines of its own, so that passes do not wait for it.
 type history struct {
 	*logging.Observer
 	state  *checkpoint.File
-	single bool // of one record: no pass to look back at
+	single bool // passes are over one record and are not saved
 
-	bad sync.Once
+	warned sync.Once // of a state file that cannot be used
 
-	setup  atomic.Pointer[setup] // another one after each reload
+	setup  atomic.Pointer[setup] // the current one; a reload replaces it
 	ctx    context.Context
 	cancel context.CancelFunc
-	work   chan func()   // what is kept
-	tells  chan func()   // calls of on_outage, which may hang
-	done   chan struct{} // closed when both are at their end
+	saves  chan func()   // writes to the state folder
+	calls  chan func()   // calls of on_outage, which may hang
+	done   chan struct{} // closed when both queues are closed and empty
 }
 
-// newHistory returns a history, which is ended by its method end.
+// newHistory returns a history. It must be ended by [history.end].
 func (a *setup) newHistory(state *checkpoint.File, p *watch.Picture) *history {
-	c := &history{
-		Observer: logging.New(a.log), state: state,
-		work: make(chan func(), 100), tells: make(chan func(), 100), done: make(chan struct{}),
+	h := &history{
+		Observer: logging.New(a.log),
+		state:    state,
+		saves:    make(chan func(), 100),
+		calls:    make(chan func(), 100),
+		done:     make(chan struct{}),
 	}
-	c.Picture = p
-	c.Dead = a.table.HasDead()
-	c.OnOutage = c.changed
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.setup.Store(a)
-	c.restore(false)
-	go callAll(c.work, c.tells)
-	go callAll(c.tells, c.done)
-	return c
+	h.Picture = p
+	h.Dead = a.table.HasDead()
+	h.OnOutage = h.outageChanged
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.setup.Store(a)
+	h.restore(false)
+	go callAll(h.saves, h.calls)
+	go callAll(h.calls, h.done)
+	return h
 }
 
-// callAll calls what comes, one after another, until the queue is closed. Then it closes next.
+// callAll calls the functions of the queue, one after another, until it is closed. Then it closes next.
 func callAll[T any](queue <-chan func(), next chan<- T) {
 	defer close(next)
 	for f := range queue {
@@ -57,85 +60,95 @@ func callAll[T any](queue <-chan func(), next chan<- T) {
 	}
 }
 
-// restore goes on with the outage that whoever worked before has seen and, for pages,
-// with the passes.
-func (c *history) restore(pages bool) {
-	s, err := c.state.State()
-	c.keep(err)
+// restore loads the outage that earlier processes have saved and, for pages, their passes.
+func (h *history) restore(pages bool) {
+	s, err := h.state.State()
+	h.warnOnce(err)
 	var passes []watch.Pass
 	if pages {
-		passes, err = c.state.Passes()
-		c.keep(err)
+		passes, err = h.state.Passes()
+		h.warnOnce(err)
 	}
-	c.Picture.Restore(passes, s.Outages, s.Outage)
+	h.Picture.Restore(passes, s.Outages, s.Outage)
 }
 
-// end waits until all is kept and told, or the end is a hard one.
-func (c *history) end() {
-	close(c.work)
+// end waits until everything is saved and on_outage is called, or until the second signal.
+func (h *history) end() {
+	close(h.saves)
 	select {
-	case <-c.done:
-	case <-c.setup.Load().hard:
-		c.cancel()
+	case <-h.done:
+	case <-h.setup.Load().hard:
+		h.cancel()
 	}
-	c.End()
+	h.End()
 }
 
-// Observe takes one event.
-func (c *history) Observe(ev backlog.Event) {
+// Observe handles one event.
+func (h *history) Observe(ev backlog.Event) {
 	if ev.Kind == backlog.StateFailed {
-		c.keep(ev.Err)
+		h.warnOnce(ev.Err)
 		return
 	}
-	c.Observer.Observe(ev)
-	if ev.Kind == backlog.PassEnded && !c.single {
-		p := *c.Picture.Last(ev.Tier)
-		c.work <- func() {
-			c.keep(c.state.AddPass(p))
-			if c.Picture.Outage() != nil {
-				c.keepOutage()
+	h.Observer.Observe(ev)
+	if ev.Kind == backlog.PassEnded && !h.single {
+		p := *h.Picture.Last(ev.Tier)
+		h.saves <- func() {
+			h.warnOnce(h.state.AddPass(p))
+			if h.Picture.Outage() != nil {
+				h.saveOutage()
 			}
 		}
 	}
 }
 
-// badState is said once, of what first cannot be read or kept.
-const badState = "the state file cannot be used, a restart may not know what was missed"
+const stateUnusable = "the state file cannot be used, a restart may not know what was missed"
 
-func (c *history) keep(err error) {
+// warnOnce logs the first error of the state file.
+func (h *history) warnOnce(err error) {
 	if err != nil {
-		c.bad.Do(func() { c.Log.Warn(badState, "error", err) })
+		h.warned.Do(func() { h.Log.Warn(stateUnusable, "error", err) })
 	}
 }
 
-func (c *history) keepOutage() {
-	c.keep(c.state.Change(func(s *checkpoint.State) { s.Outage, s.Outages = c.Picture.Outage(), c.Picture.Outages() }))
+func (h *history) saveOutage() {
+	h.warnOnce(h.state.Change(func(s *checkpoint.State) {
+		s.Outage = h.Picture.Outage()
+		s.Outages = h.Picture.Outages()
+	}))
 }
 
-// changed counts the pending records and then says what has become of the outage.
-func (c *history) changed(change watch.Change, o watch.Outage, at time.Time) {
-	c.work <- func() {
-		a := c.setup.Load()
-		ctx, cancel := context.WithTimeout(c.ctx, countPatience)
+// outageChanged counts the pending records, then logs and saves the outage and calls on_outage.
+func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Time) {
+	h.saves <- func() {
+		a := h.setup.Load()
+		ctx, cancel := context.WithTimeout(h.ctx, countTimeout)
 		if s, err := a.view.Status(ctx, at); err == nil {
 			o.Pending = s.Pending
-			c.Picture.Counted(o.Since, s.Pending)
+			h.Picture.Counted(o.Since, s.Pending)
 		}
 		cancel()
-		c.Outage(change, o, at)
-		c.keepOutage()
-		if word := map[watch.Change]string{watch.Began: "began", watch.Recovered: "recovered"}[change]; word != "" && a.onOutage != nil {
-			c.tells <- func() {
-				if err := a.tellOutage(c.ctx, word, o); err != nil {
-					c.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
-				}
+		h.Outage(change, o, at)
+		h.saveOutage()
+		word := ""
+		switch change {
+		case watch.Began:
+			word = "began"
+		case watch.Recovered:
+			word = "recovered"
+		}
+		if word == "" || a.onOutage == nil {
+			return
+		}
+		h.calls <- func() {
+			if err := a.callOnOutage(h.ctx, word, o); err != nil {
+				h.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
 			}
 		}
 	}
 }
 
-// tellOutage calls on_outage.
-func (a *setup) tellOutage(ctx context.Context, word string, o watch.Outage) error {
+// callOnOutage calls on_outage with a record about the outage.
+func (a *setup) callOnOutage(ctx context.Context, word string, o watch.Outage) error {
 	since := backlog.TimeText(o.Since)
 	return backlog.Call(ctx, a.onOutage, a.cfg.OnOutage.Timeout, &backlog.Record{
 		Key: backlog.NewKey("outage " + since + " " + word), Inserted: o.Since, Alert: true,

@@ -23,7 +23,7 @@ func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, mos
 	f.StringVar(&o.State, "state", "", "take the records in `STATE`: "+states)
 	f.StringVar(&o.Tier, "tier", "", "take the records that status counts under the tier `NAME`; beyond: older than every tier")
 	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or its summary in the report of a pass, contains `TEXT`")
-	f.Var(&flagOf[time.Duration]{to: &o.OlderThan, read: parseAge}, "older-than", "take the records that are older than `DURATION`, such as 7d")
+	f.Var(&parsedFlag[time.Duration]{target: &o.OlderThan, parse: parseAge}, "older-than", "take the records that are older than `DURATION`, such as 7d")
 	f.IntVar(&o.Limit, "limit", limit, most)
 }
 
@@ -43,7 +43,7 @@ func newList(g *globalOptions) *cobra.Command {
 	}
 	f := c.Flags()
 	o.FilterOptions.AddFlags(f, "fresh, failed, dead, exhausted, unreadable", 100, "print at most `N` records")
-	f.Var(&flagOf[backlog.Cursor]{to: &o.After, read: reader.ParsePlace}, "after", "continue after `PLACE`, which --json prints as next")
+	f.Var(&parsedFlag[backlog.Cursor]{target: &o.After, parse: reader.ParsePlace}, "after", "continue after `PLACE`, which --json prints as next")
 	o.dataFlags.AddFlags(f)
 	return c
 }
@@ -76,7 +76,7 @@ func (g *globalOptions) listJSON(ctx context.Context, v *reader.View, l reader.L
 		}
 		g.printf("%s%s", before, b[1:len(b)-1])
 		before = ","
-		return g.unsaid
+		return g.writeErr
 	})
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (g *globalOptions) listText(ctx context.Context, v *reader.View, l reader.L
 		}
 		g.printf("%s", inspect.Columns(lines))
 		lines = nil
-		return g.unsaid
+		return g.writeErr
 	})
 	switch {
 	case err != nil:

@@ -56,14 +56,14 @@ func newOnce(g *globalOptions) *cobra.Command {
 	f.BoolVar(&o.DryRun, "dry-run", false, "print the records in the order in which they would be handled, and handle none")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
 	f.BoolVar(&g.replace, "replace", false, "with --due: "+replaceUsage)
-	f.Var(&flagOf[time.Duration]{to: &o.Wait, read: durationFrom(0, math.MaxInt64, "a duration; write it as in 30s")}, "wait", "wait up to `DURATION` while another process works on the table")
+	f.Var(&parsedFlag[time.Duration]{target: &o.Wait, parse: durationBetween(0, math.MaxInt64, "a duration; write it as in 30s")}, "wait", "wait up to `DURATION` while another process works on the table")
 	o.dataFlags.AddFlags(f)
 	return c
 }
 
 func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	clock, now := o.clock()
-	ctx, stop := stopOnSignal(ctx) // beside the loading of the configuration
+	ctx, stop := onTermOrHangup(ctx) // registers for signals while the configuration is loaded
 	defer stop()
 	cfg, err := g.loadAny()
 	if err != nil {
@@ -86,35 +86,50 @@ func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
 	if o.Due {
-		if p, err = o.due(g, log, state, cfg, now); p.Tier == "" || err != nil {
+		p, err = o.duePass(g, log, state, cfg, now)
+		if p.Tier == "" || err != nil {
 			return err
 		}
 	}
 	if o.DryRun {
 		return o.dryRun(ctx, g, cfg, log, p)
 	}
-	surviveReaders()
-	report, list, err := o.passOnce(ctx, g, cfg, log, state, p, clock)
-	if ctx.Err() != nil && report.Started.IsZero() && errors.Is(err, context.Canceled) { // ended before it began
-		report, err = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}, nil
+	ignoreSIGPIPE()
+	run := &onceRun{OnceOptions: &o, g: g, cfg: cfg, log: log, state: state, pass: p, clock: clock}
+	report, list, err := run.run(ctx)
+	stoppedBefore := ctx.Err() != nil && report.Started.IsZero() && errors.Is(err, context.Canceled)
+	if stoppedBefore {
+		report = backlog.Report{Tier: p.Tier, MaxAge: p.MaxAge, Started: now, Stopped: backlog.StoppedSignal}
+		err = nil
 	}
-	switch locked := errors.Is(err, backlog.ErrLocked) && report.Started.IsZero(); {
-	case locked && o.Due: // for one of many ticks that is normal: cron has nothing to mail
+	if report.Started.IsZero() {
+		return o.notStarted(g, log, now, err)
+	}
+	if report.Selected == 0 && errors.As(err, new(*table.Problem)) {
+		return err // the table is wrong, and no record was handled
+	}
+	stop() // a signal may end the program while it prints the report
+	return o.printEnd(g, cmp.Or(o.ID, p.Tier), report, list, err)
+}
+
+// notStarted returns what the program ends with if the pass could not start because of err or, with
+// --due and without an error, because another process has run the ticks.
+func (o *OnceOptions) notStarted(g *globalOptions, log *slog.Logger, now time.Time, err error) error {
+	locked := errors.Is(err, backlog.ErrLocked)
+	switch {
+	case locked && o.Due: // normal at one of many ticks: cron has nothing to mail
 		log.Warn("the tick is left to the next start", "error", err)
 		return quietError{err}
 	case locked && o.Wait == 0:
 		return fmt.Errorf("%w (--wait 30s waits for it)", err)
-	case o.Due && err == nil && report.Started.IsZero():
-		return o.nothing(g, now, "nothing is due: another process has run it")
-	case report.Started.IsZero() || report.Selected == 0 && errors.As(err, new(*table.Problem)):
-		return err // nothing was begun
+	case o.Due && err == nil:
+		return o.printNothing(g, now, "nothing is due: another process has run it")
 	}
-	stop() // who does not read the report may end it
-	return o.end(g, cmp.Or(o.ID, p.Tier), report, list, err)
+	return err
 }
 
-// end prints what a pass has done and returns what the program ends with.
-func (o *OnceOptions) end(g *globalOptions, name string, report backlog.Report, list []causes.Cause, err error) error {
+// printEnd prints the report of a pass and returns what the program ends with.
+func (o *OnceOptions) printEnd(g *globalOptions, name string, report backlog.Report, list []causes.Cause, err error) error {
 	err = cmp.Or(printReport(g.out, name, report, o.JSON, list), err)
 	switch {
 	case err != nil:
@@ -127,77 +142,72 @@ func (o *OnceOptions) end(g *globalOptions, name string, report backlog.Report, 
 	return nil
 }
 
-// passOnce runs the pass under the run lock or, with an id, handles that record
-// alone. The report is zero if the pass could not begin. The causes say why records failed.
-func (o *OnceOptions) passOnce(
-	ctx context.Context, g *globalOptions, cfg *config.Config, log *slog.Logger, state *checkpoint.File, p backlog.Pass, clock func() time.Time,
-) (report backlog.Report, list []causes.Cause, err error) {
-	a, waited, err := whenThere(ctx, log, "database", awayPatience, func() (*setup, error) {
-		return g.wireApp(ctx, cfg, log, p.Now, nil)
+// A onceRun is one pass of once over a table.
+type onceRun struct {
+	*OnceOptions
+	g     *globalOptions
+	cfg   *config.Config
+	log   *slog.Logger
+	state *checkpoint.File
+	pass  backlog.Pass
+	clock func() time.Time
+}
+
+// run runs the pass under the run lock or, with an ID, handles that record alone. The report is zero
+// if the pass could not start. The causes say why records failed.
+func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes.Cause, err error) {
+	a, waited, err := retryOpen(ctx, r.log, "database", openPatience, func() (*setup, error) {
+		return r.g.wirePass(ctx, wiring{cfg: r.cfg, log: r.log, now: r.pass.Now})
 	})
 	if err != nil {
 		return report, nil, err
 	}
 	defer a.close()
-	if log.Enabled(ctx, slog.LevelDebug) { // of one pass among many there is nothing new to tell
-		if a.samples, err = doctor.Samples(ctx, a.table, p.Now); err != nil {
+	if r.log.Enabled(ctx, slog.LevelDebug) { // at each of many passes the samples are the same
+		a.samples, err = doctor.Samples(ctx, a.table, r.pass.Now)
+		if err != nil {
 			return report, list, err
 		}
 	}
-	a.introduce(slog.LevelDebug, slog.LevelInfo) // as warnings, cron would mail the notes at every tick; check has them
-	if o.Due {
-		if err := g.alone(ctx, a.table, cfg, backlog.LeaderLock); err != nil {
-			return report, list, err
-		}
-	}
-	run := backlog.Claim{Locker: a.locker(o.Due)}
-	if waited && !a.onFile() {
-		run.Doubt() // another process may have had the lock until now
-	}
-	lock, err := run.LockWithin(ctx, backlog.RunLock, o.Wait, g.replace)
+	a.logFindings(slog.LevelDebug, slog.LevelInfo) // not as warnings, which cron would mail at every tick; check prints them
+	lock, err := r.lock(ctx, a, waited)
 	if err != nil {
-		return report, list, a.lockError(err, g.replace)
-	}
-	defer lock.Unlock()
-	if err := a.dispatching(func(d *dispatch) error { return d.Open(ctx) }); err != nil {
 		return report, list, err
 	}
-	c := a.newHistory(state, new(watch.Picture))
-	c.single = o.ID != ""
-	c.Single = true
-	defer c.end()
-	e := a.engine(clock, logging.ShowPasses(g.err, a.table.Count, c.Observe))
-	e.Patience = awayPatience
+	defer lock.Unlock()
+	if err := a.withDispatch(func(d *dispatch) error { return d.Open(ctx) }); err != nil {
+		return report, list, err
+	}
+	h := a.newHistory(r.state, new(watch.Picture))
+	h.single = r.ID != ""
+	h.Single = true
+	defer h.end()
+	e := a.engine(r.clock, logging.ShowPasses(r.g.err, a.table.Count, h.Observe))
+	e.Patience = openPatience
 	var taken map[string]bool
-	if o.Due { // another process may have run the ticks meanwhile
-		kept, _ := state.State()
-		ticks := state.Ticks(kept, cfg.Tiers, p.Now, time.Now())
+	if r.Due { // another process may have run the ticks before this one got the lock
+		ticks := r.dueTicks(h)
 		if ticks.Pass.Tier == "" {
 			return report, list, nil
 		}
-		p, taken = ticks.Pass, ticks.Tiers
-		if ticks.Missed > 0 {
-			c.Observe(backlog.Event{
-				Kind: backlog.TicksMissed, Tier: p.Tier, At: p.Now,
-				N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since,
-			})
-		}
-		e.Paused = state.PausedBy(clock, log)
+		r.pass = ticks.Pass
+		taken = ticks.Tiers
+		e.Paused = r.state.PausedBy(r.clock, r.log)
 	}
-	defer context.AfterFunc(ctx, a.sayStopping)()
+	defer context.AfterFunc(ctx, a.logStopping)()
 	var lost error
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
 		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
-	if o.ID == "" {
-		report, err = state.RunPass(held, e, p, taken, c.keep)
+	if r.ID == "" {
+		report, err = r.state.RunPass(held, e, r.pass, taken, h.warnOnce)
 	} else {
-		report, err = a.handleOne(held, e, p, o.ID)
+		report, err = a.handleOne(held, e, r.pass, r.ID)
 	}
-	list = c.Picture.Causes(report.Tier)
-	e.Flush(ctx) // what is left of a lost lock
-	err = errors.Join(err, a.dispatching((*dispatch).Err))
+	list = h.Picture.Causes(report.Tier)
+	e.Flush(ctx) // outcomes that a lost lock kept from being written
+	err = errors.Join(err, a.withDispatch((*dispatch).Err))
 	release()
 	if lost != nil && report.Stopped == backlog.StoppedLock {
 		report.Stopped = backlog.StoppedError
@@ -205,8 +215,37 @@ func (o *OnceOptions) passOnce(
 	return report, list, errors.Join(err, lost)
 }
 
-// asked returns how many flags say which records are meant.
-func (o *OnceOptions) asked() (n int) {
+// lock takes the run lock. If the database had to be waited for, another process may have held the
+// lock until now.
+func (r *onceRun) lock(ctx context.Context, a *setup, waited bool) (backlog.Lock, error) {
+	if r.Due {
+		if err := r.g.checkLocks(ctx, a.table, r.cfg, backlog.LeaderLock); err != nil {
+			return nil, err
+		}
+	}
+	claim := backlog.Claim{Locker: a.locker(r.Due)}
+	if waited && !a.onFile() {
+		claim.Doubt()
+	}
+	lock, err := claim.LockWithin(ctx, backlog.RunLock, r.Wait, r.g.replace)
+	return lock, a.lockError(err, r.g.replace)
+}
+
+// dueTicks returns the ticks to run and observes those that were missed.
+func (r *onceRun) dueTicks(h *history) checkpoint.Ticks {
+	saved, _ := r.state.State()
+	ticks := r.state.Ticks(saved, r.cfg.Tiers, r.pass.Now, time.Now())
+	if ticks.Pass.Tier != "" && ticks.Missed > 0 {
+		h.Observe(backlog.Event{
+			Kind: backlog.TicksMissed, Tier: ticks.Pass.Tier, At: ticks.Pass.Now,
+			N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since,
+		})
+	}
+	return ticks
+}
+
+// selectors returns how many of the flags that select records are given.
+func (o *OnceOptions) selectors() (n int) {
 	for _, given := range []bool{o.MaxAge != "", o.Tier != "", o.Due, o.ID != ""} {
 		if given {
 			n++
@@ -215,15 +254,15 @@ func (o *OnceOptions) asked() (n int) {
 	return n
 }
 
-// pass returns what to run; its Tier is empty with --due, whose ticks say it.
+// pass returns the pass that the flags ask for. With --due its tier is empty: that depends on the ticks.
 func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, err error) {
 	tier := s.Widest()
-	asked := o.asked()
+	selectors := o.selectors()
 	var known bool
 	switch {
-	case asked > 1 && o.ID != "":
+	case selectors > 1 && o.ID != "":
 		return p, usagef("--id is one record, due or not: leave out --max-age, --tier and --due")
-	case asked > 1, asked == 0 && len(s.Tiers()) > 1:
+	case selectors > 1, selectors == 0 && len(s.Tiers()) > 1:
 		return p, usagef("say which records: one of --max-age DURATION, --tier NAME, --due or --id ID")
 	case o.ID != "", o.Due:
 		return backlog.Pass{Now: now}, nil
@@ -245,10 +284,10 @@ func (o *OnceOptions) pass(s *tiers.Schedule, now time.Time) (p backlog.Pass, er
 	return p, nil
 }
 
-// dryRun shows what a pass would handle: its handler skips every record, and its
-// store is only read.
+// dryRun prints what a pass would handle. It runs a pass whose handler prints and skips every
+// record, so that nothing is written.
 func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.Config, log *slog.Logger, p backlog.Pass) error {
-	a, err := g.wireTable(ctx, cfg, log, table.Options{ReadOnly: true}, p.Now, nil)
+	a, err := g.wireTable(ctx, wiring{cfg: cfg, log: log, now: p.Now}, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -256,28 +295,28 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 	if o.ID != "" {
 		return o.dryRunOne(ctx, g, a, p.Now)
 	}
-	s, _ := stateOf(cfg, log).Load() // without one, from the beginning
-	p.Resume = s.Resume[p.Tier]
+	saved, _ := stateOf(cfg, log).Load() // if it cannot be read, the pass starts at the beginning
+	p.Resume = saved.Resume[p.Tier]
 	obs := logging.New(log)
-	var n int
-	var before string
+	n := 0
+	separator := ""
 	show := func(_ context.Context, r *backlog.Record) error {
 		n++
 		if o.JSON {
 			b, _ := json.Marshal(recordOf(r))
-			g.printf("%s%s", before, b)
-			before = ","
+			g.printf("%s%s", separator, b)
+			separator = ","
 		} else {
 			g.printf("%s\t%s\t%s\t%s\n", inspect.Shown(r.Key.String()), inspect.Shown(r.Status), inspect.When(r.Inserted), r.Lane)
 		}
 		return backlog.Skip
 	}
-	if o.JSON { // as they come: there may be more than memory holds
+	if o.JSON { // record by record: there may be more than memory holds
 		name, _ := json.Marshal(p.Tier)
 		g.printf(`{"tier":%s,"records":[`, name)
 	}
 	e := &backlog.Engine{
-		Store:      struct{ backlog.Store }{a.store}, // none of its other abilities
+		Store:      struct{ backlog.Store }{a.store}, // without its optional interfaces, by which an engine may write
 		Handler:    backlog.HandlerFunc(show),
 		MaxRecords: cfg.MaxRecords,
 		Observe: func(ev backlog.Event) {
@@ -286,7 +325,7 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 			}
 		},
 	}
-	if !a.view.Refreshes() { // a start would be written
+	if !a.view.Refreshes() { // under that policy an engine would write the start of each attempt
 		e.Policy = policyOf(cfg.Policy)
 	}
 	_, err = e.Pass(ctx, p)
@@ -302,8 +341,8 @@ func (o *OnceOptions) dryRun(ctx context.Context, g *globalOptions, cfg *config.
 	return err
 }
 
-// recordJSON is a record as --dry-run prints it. Environment and Record are there
-// with --id: they are what a program would be given.
+// recordJSON is a record as --dry-run prints it. Environment and Record are what a program would be
+// given. They are printed with --id only.
 type recordJSON struct {
 	ID          backlog.Key       `json:"id"`
 	Status      string            `json:"status"`
@@ -322,7 +361,7 @@ func recordOf(r *backlog.Record) recordJSON {
 	return recordJSON{ID: r.Key, Status: r.Status, Inserted: stamp(r.Inserted), Lane: r.Lane.String()}
 }
 
-// handleOne handles and settles one record.
+// handleOne runs a pass over the one record with the ID.
 func (a *setup) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass, id string) (backlog.Report, error) {
 	row, tier, err := a.view.PendingRow(ctx, id, p.Now)
 	if err != nil {
@@ -333,7 +372,7 @@ func (a *setup) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass
 	return e.Pass(ctx, p)
 }
 
-// dryRunOne shows what a program would be given of the record.
+// dryRunOne prints what a program would be given for the record with the ID.
 func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup, now time.Time) error {
 	row, tier, err := a.view.PendingRow(ctx, o.ID, now)
 	if err != nil {
@@ -346,13 +385,15 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup,
 	r := recordOf(&row.Record)
 	r.Environment = make(map[string]string)
 	r.Record = columns
-	for _, v := range [][2]string{
-		{"BACKLOG_ID", row.Key.String()}, {"BACKLOG_STATUS", row.Status},
-		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)}, {"BACKLOG_TIER", tier.Name},
+	for _, variable := range []struct{ name, value string }{
+		{"BACKLOG_ID", row.Key.String()},
+		{"BACKLOG_STATUS", row.Status},
+		{"BACKLOG_INSERTED", backlog.TimeText(row.Inserted)},
+		{"BACKLOG_TIER", tier.Name},
 	} {
-		r.Environment[v[0]] = v[1]
+		r.Environment[variable.name] = variable.value
 		if !o.JSON {
-			g.printf("%s=%s\n", v[0], inspect.Shown(v[1]))
+			g.printf("%s=%s\n", variable.name, inspect.Shown(variable.value))
 		}
 	}
 	if o.JSON {
@@ -362,37 +403,41 @@ func (o *OnceOptions) dryRunOne(ctx context.Context, g *globalOptions, a *setup,
 	return nil
 }
 
-// due returns the pass of the ticks to run. Where there are none, or in a pause, it prints that.
-func (o *OnceOptions) due(g *globalOptions, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time) (backlog.Pass, error) {
-	err := g.lookAtState(state, cfg, now)
+// duePass returns the pass of the ticks to run. If there are none, or in a pause, it prints that and
+// returns a pass without a tier.
+func (o *OnceOptions) duePass(
+	g *globalOptions, log *slog.Logger, state *checkpoint.File, cfg *config.Config, now time.Time,
+) (backlog.Pass, error) {
+	err := g.checkTicks(state, cfg, now)
 	if !o.DryRun {
-		mine := g.keptWork(cfg, now)
+		mine := g.stateWork(cfg, now)
 		mine.Until = checkpoint.Return(cfg.Tiers, now) // a crontab starts it again
-		err = g.useState(state, cfg, log, mine)
+		err = g.claimTicks(state, cfg, log, mine)
 	}
 	if err != nil {
 		return backlog.Pass{}, err
 	}
-	kept, _ := state.State()
-	if pause := kept.Current(now); pause != nil && !o.DryRun && refreshOf(cfg) == nil { // whose pass also collects answers
-		return backlog.Pass{}, o.nothing(g, now, "paused "+inspect.Escaped(pause.String())+": nothing is started")
+	saved, _ := state.State()
+	collectsAnswers := refreshOf(cfg) != nil // in a pause, too
+	if pause := saved.Current(now); pause != nil && !o.DryRun && !collectsAnswers {
+		return backlog.Pass{}, o.printNothing(g, now, "paused "+inspect.Escaped(pause.String())+": nothing is started")
 	}
-	if p := state.Ticks(kept, cfg.Tiers, now, time.Now()).Pass; p.Tier != "" {
+	if p := state.Ticks(saved, cfg.Tiers, now, time.Now()).Pass; p.Tier != "" {
 		return p, nil
 	}
-	if back := kept.LastWake.Sub(now); back > time.Second {
+	if back := saved.LastWake.Sub(now); back > time.Second {
 		log.Warn("the clock was set back", "error", fmt.Errorf("by %v: ticks may be run again", back.Round(time.Second)))
 	}
-	if !o.DryRun { // for what will be missed
+	if !o.DryRun { // ticks are missed from now on
 		if err := state.Update(func(s *backlog.Checkpoint) { s.LastWake = now }); err != nil {
-			log.Warn(badState, "error", err)
+			log.Warn(stateUnusable, "error", err)
 		}
 	}
-	return backlog.Pass{}, o.nothing(g, now, "nothing is due")
+	return backlog.Pass{}, o.printNothing(g, now, "nothing is due")
 }
 
-// nothing prints the report of no pass.
-func (o *OnceOptions) nothing(g *globalOptions, now time.Time, why string) error {
+// printNothing prints why no pass runs, as JSON the report of an empty one.
+func (o *OnceOptions) printNothing(g *globalOptions, now time.Time, why string) error {
 	switch {
 	case o.DryRun && o.JSON:
 		return printJSON(g.out, recordsJSON{"", []recordJSON{}})

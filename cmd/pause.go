@@ -33,8 +33,8 @@ func newPause(g *globalOptions) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return runPause(c.Context(), o, g) },
 	}
 	f := c.Flags()
-	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "end the pause after `DURATION`, such as 2h")
-	f.Var(&flagOf[time.Time]{to: &o.Until, read: parseTime}, "until", "end the pause at `TIME`, such as 2026-11-23T08:00:00Z")
+	f.Var(&parsedFlag[time.Duration]{target: &o.For, parse: parseAge}, "for", "end the pause after `DURATION`, such as 2h")
+	f.Var(&parsedFlag[time.Time]{target: &o.Until, parse: parseTime}, "until", "end the pause at `TIME`, such as 2026-11-23T08:00:00Z")
 	f.StringVar(&o.Reason, "reason", "", "the `TEXT` that status shows")
 	o.AddFlags(f)
 	return c
@@ -45,7 +45,7 @@ func runPause(ctx context.Context, o PauseOptions, g *globalOptions) error {
 		return usagef("--for or --until, not both")
 	}
 	_, now := o.clock()
-	p := watch.Pause{Reason: o.Reason, By: whoAmI()}
+	p := watch.Pause{Reason: o.Reason, By: currentUser()}
 	if o.For > 0 {
 		o.Until = now.Add(o.For)
 	}
@@ -87,7 +87,7 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	was := kept.Current(now)
 	var leader string
 	if (p != nil || was == nil) && sourceOf(cfg) == nil {
-		if leader, err = g.heeded(ctx, o, state, kept); err != nil {
+		if leader, err = g.checkLeader(ctx, o, state, kept); err != nil {
 			return err
 		}
 	}
@@ -110,8 +110,8 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	return nil
 }
 
-// heeded returns where the leader is; elsewhere is an error, since it heeds another file.
-func (g *globalOptions) heeded(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
+// checkLeader returns where the leader is; elsewhere is an error, since it heeds another file.
+func (g *globalOptions) checkLeader(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
 	if state.Leads(kept, time.Now()) {
 		return watch.Here, nil // whether the database is there or not
 	}
@@ -125,8 +125,8 @@ func (g *globalOptions) heeded(ctx context.Context, o dataFlags, state *checkpoi
 	return leader, err
 }
 
-// whoAmI is the account that the command runs as.
-func whoAmI() string {
+// currentUser is the account that the command runs as.
+func currentUser() string {
 	if u, err := user.Current(); err == nil {
 		return cmp.Or(os.Getenv("SUDO_USER"), u.Username)
 	}

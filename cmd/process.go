@@ -19,7 +19,8 @@ import (
 	"backlog/tiers"
 )
 
-// A process is a daemon with its configuration, and with all that shows what it does.
+// A process is a daemon with its configuration, and with the log, the pages and the metrics that show
+// what it does.
 type process struct {
 	g       *globalOptions
 	log     *slog.Logger
@@ -30,14 +31,15 @@ type process struct {
 	pages   *reader.Server
 	daemon  *daemon.Daemon
 
-	unmark              func()    // ends the mark of the state file's leader
-	stopped, introduced sync.Once // it is logged
+	unmarkLeader func() // ends the mark of the leader beside the state file; nil: does not lead
+	logStart     sync.Once
+	logStop      sync.Once
 }
 
-// setup is another one after each reload, over the same database.
+// setup returns the current setup. Each reload replaces it by another one over the same database.
 func (p *process) setup() *setup { return p.history.setup.Load() }
 
-// newDaemon returns the daemon of the process. It is doubtful if another one may have led until now.
+// newDaemon returns the daemon of the process. doubtful says that another one may have led until now.
 func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
 	passes := lockerFunc(func(ctx context.Context, name string) (backlog.Lock, error) {
 		return p.setup().locker(true).TryLock(ctx, name)
@@ -56,7 +58,7 @@ func (p *process) newDaemon(doubtful bool) *daemon.Daemon {
 	}
 }
 
-// newEngine returns an engine of the present setup.
+// newEngine returns an engine of the current setup.
 func (p *process) newEngine() *backlog.Engine {
 	e := p.setup().engine(nil, p.observe)
 	e.Paused = p.paused
@@ -77,7 +79,7 @@ func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
 		}
 	}()
 	defer context.AfterFunc(ctx, p.stopping)()
-	notify(p.log, systemd.SdNotifyReady)
+	notifySystemd(p.log, systemd.SdNotifyReady)
 	err := p.daemon.Run(ctx)
 	if ctx.Err() != nil {
 		p.stopping()
@@ -86,7 +88,7 @@ func (p *process) run(ctx context.Context, hup <-chan os.Signal) error {
 	return p.setup().lockError(err, false)
 }
 
-// changed follows the daemon.
+// changed logs a change of the daemon's role, and shows and saves it.
 func (p *process) changed(c daemon.Change) {
 	if c.Was == daemon.TakingOver && c.Err != nil {
 		p.log.Warn("the take-over has failed: the lock is lost again", "error", c.Err)
@@ -105,29 +107,29 @@ func (p *process) changed(c daemon.Change) {
 		p.pages.Observe(backlog.Event{Kind: backlog.LockLost, At: time.Now()})
 		p.log.Error("the leader lock is lost: passes are stopped until it is taken again", "error", c.Err)
 	case daemon.Waiting:
-		if p.unmark != nil {
+		if p.unmarkLeader != nil {
 			p.endLead()
 		}
 	}
 }
 
-// standBy says beside whom the daemon stands by.
+// standBy logs that the daemon stands by, and how the leader's configuration differs.
 func (p *process) standBy(c daemon.Change) {
 	if c.Rival != nil {
 		p.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(c.Rival.Differs, ", "))
 	}
 	switch {
-	case c.Was == daemon.Standby: // it is said again
+	case c.Was == daemon.Standby: // that is logged already
 	case c.Seen.IsZero():
 		p.logStarted("standby")
 		p.log.Info("standing by: another daemon leads")
-		notify(p.log, "STATUS=standing by")
+		notifySystemd(p.log, "STATUS=standing by")
 	default:
 		p.log.Info("the database answers again, another daemon leads")
 	}
 }
 
-// takeOver says why the daemon waits before it leads.
+// takeOver logs why the daemon waits before it leads.
 func (p *process) takeOver(seen time.Time) {
 	if seen.IsZero() {
 		p.log.Warn("taking the lead after a wait: another daemon may have led until now", "wait", backlog.TakeOverAfter.String())
@@ -136,88 +138,87 @@ func (p *process) takeOver(seen time.Time) {
 	}
 }
 
-// lead notes that the daemon leads, and goes on with what the last leader has kept.
+// lead logs, shows and saves that the daemon leads. It loads what the last leader has saved.
 func (p *process) lead() {
 	p.logStarted("leader")
 	p.history.restore(true)
 	p.pages.ObservePast()
-	p.unmark = p.state.Lead()
-	p.keepWork()
-	p.keepDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
+	p.unmarkLeader = p.state.Lead()
+	p.saveWork()
+	p.saveDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
 	if next := inspect.Starts(p.setup().cfg.Tiers, time.Now()); len(next) > 0 {
 		p.log.Info("leading", "next", next[0].At.String(), "tier", next[0].Tier)
 	}
-	notify(p.log, "STATUS=leading")
+	notifySystemd(p.log, "STATUS=leading")
 	p.pages.SetDaemon(p, true)
 }
 
-// endLead takes back what lead has noted: all passes have ended.
+// endLead undoes lead. All passes have ended.
 func (p *process) endLead() {
-	p.setup().dispatching((*dispatch).Close) // what workers answer is heard by who leads now
+	p.setup().withDispatch((*dispatch).Close) // the next leader receives what workers answer
 	p.pages.SetDaemon(p, false)
-	p.keepDaemon(nil)
-	p.unmark()
-	p.unmark = nil
+	p.saveDaemon(nil)
+	p.unmarkLeader()
+	p.unmarkLeader = nil
 }
 
-// logStarted says once what has been started, after the first try for the lock.
+// logStarted logs once what has started, after the first try for the leader lock.
 func (p *process) logStarted(role string) {
-	p.introduced.Do(func() {
+	p.logStart.Do(func() {
 		c := p.setup().cfg
 		log := p.log
 		if c.Name != "" {
 			log = log.With("name", c.Name)
 		}
-		log.Info("started", "version", version(), "config", p.g.Config, "database", shownURL(c.Database), "table", c.Table.Name,
+		log.Info("started", "version", version(), "config", p.g.Config, "database", redactedURL(c.Database), "table", c.Table.Name,
 			"handler", c.Handler.Kind, "tiers", strings.Join(c.Tiers.Names(), " "), "policy", c.Policy.Name, "role", role)
 	})
 }
 
-// followSchedule makes metrics and pings those of the present setup.
-func (p *process) followSchedule() {
+// observeSchedule configures metrics and pings for the current setup.
+func (p *process) observeSchedule() {
 	a := p.setup()
 	p.pages.SetSchedule(p.g.readerSettings(a.cfg, a.log), a.table.HasDead() || a.view.Refreshes())
 }
 
-// keepDaemon notes who leads, for status and pause.
-func (p *process) keepDaemon(who *watch.Daemon) {
-	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Daemon = who }))
+// saveDaemon saves which daemon leads, for status and pause.
+func (p *process) saveDaemon(d *watch.Daemon) {
+	p.history.warnOnce(p.state.Change(func(s *checkpoint.State) { s.Daemon = d }))
 }
 
-// stopping says once that the end has begun.
+// stopping logs once that the stop has begun, and notifies systemd.
 func (p *process) stopping() {
-	p.stopped.Do(func() {
-		notify(p.log, systemd.SdNotifyStopping)
-		p.setup().sayStopping()
+	p.logStop.Do(func() {
+		notifySystemd(p.log, systemd.SdNotifyStopping)
+		p.setup().logStopping()
 	})
 }
 
-// reload puts a setup of the configuration as it is now in the place of the old
-// one, over the same database and under the same locks. If anything is wrong,
-// the old one stays.
+// reload reads the configuration and replaces the setup, over the same database and under the same
+// locks. If anything is wrong, the old setup stays.
 func (p *process) reload(ctx context.Context) {
-	notify(p.log, systemd.SdNotifyReloading)
-	defer notify(p.log, systemd.SdNotifyReady)
+	notifySystemd(p.log, systemd.SdNotifyReloading)
+	defer notifySystemd(p.log, systemd.SdNotifyReady)
 	a, err := p.g.rewire(ctx, p.setup(), p.log)
 	if err != nil {
 		p.pages.Metrics.Reloaded(false)
 		p.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
-	a.introduce(slog.LevelInfo, slog.LevelWarn)
+	a.logFindings(slog.LevelInfo, slog.LevelWarn)
 	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
 		p.setup().closeHandlers()
 		p.history.setup.Store(a)
-		p.followSchedule()
+		p.observeSchedule()
 		return a.cfg.Tiers, p.newEngine()
 	})
 	if ctx.Err() != nil {
-		return // a stop came while handlers were waited for
+		return // stopped while it waited for handlers
 	}
 	if err := p.pages.Reload(p.g.readerSettings(a.cfg, a.log)); err != nil {
 		p.log.Error("the pages keep their old configuration", "error", err)
 	}
-	p.remark(ctx)
+	p.updateMarks(ctx)
 	p.pages.Metrics.Reloaded(true)
 	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
 }

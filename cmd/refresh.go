@@ -47,7 +47,7 @@ func newResolve(g *globalOptions) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: words("success", "failure", "reject", "status"),
+		ValidArgsFunction: completeOneOf("success", "failure", "reject", "status"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.UID, o.Outcome = args[0], args[1]
 			return runResolve(c.Context(), o, g)

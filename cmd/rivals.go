@@ -17,51 +17,54 @@ import (
 
 const replaceUsage = "take the place of another configuration that works on the table"
 
-// workOf returns the work of the configuration, with its marks.
+// workOf identifies the configuration in its locks.
 func (g *globalOptions) workOf(cfg *config.Config) backlog.Work {
 	path, _ := filepath.Abs(g.Config)
-	return cfg.Work(path, callOf(cfg))
+	return cfg.Work(path, handlerCall(cfg))
 }
 
-// keptWork returns the work as the state file has it, which may be shared by tables.
-func (g *globalOptions) keptWork(cfg *config.Config, now time.Time) checkpoint.Work {
+// stateWork identifies the configuration in the state file. Tables may share that file, so that the
+// marks include the table.
+func (g *globalOptions) stateWork(cfg *config.Config, now time.Time) checkpoint.Work {
 	path, _ := filepath.Abs(g.Config)
 	name := checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
-	return checkpoint.Work{Config: path, Marks: append(g.workOf(cfg).Marks, backlog.NewMark("table or name", name)), Used: now}
+	marks := append(g.workOf(cfg).Marks, backlog.NewMark("table or name", name))
+	return checkpoint.Work{Config: path, Marks: marks, Used: now}
 }
 
-// rivalCure is what to do about it. Without it one of the two would do nothing for ever.
+// rivalCure is what to do about a rival. Otherwise one of the two would never do anything.
 const rivalCure = "both have one lock and one memory of ticks: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
 
-// ticksTaken is the error of a state whose ticks are another configuration's.
-func ticksTaken(cfg *config.Config, r *checkpoint.Rivalry) error {
+// ticksTakenError is the error of a state file whose ticks belong to another configuration.
+func ticksTakenError(cfg *config.Config, r *checkpoint.Rivalry) error {
 	return fmt.Errorf("table %s: %v; %s", cfg.Table.Name, r, rivalCure)
 }
 
-// lockTaken is the error of a lock that another configuration holds. That is no reason
-// to wait for it, so that it is no ErrLocked.
-func lockTaken(cfg *config.Config, r *backlog.Rival) error {
+// lockTakenError is the error of a lock that another configuration holds. It does not wrap ErrLocked,
+// because waiting for the lock would not help.
+func lockTakenError(cfg *config.Config, r *backlog.Rival) error {
 	return fmt.Errorf("table %s: another configuration works on it just now, with another %s; %s",
 		cfg.Table.Name, strings.Join(r.Differs, ", "), rivalCure)
 }
 
-// lockError returns an error of a lock as the program ends with it.
+// lockError turns a [backlog.Rival] into a lockTakenError, unless the rival is to be replaced. It returns
+// other errors as they are.
 func (a *setup) lockError(err error, replace bool) error {
 	if r, ok := errors.AsType[*backlog.Rival](err); ok && !replace {
-		return lockTaken(a.cfg, r)
+		return lockTakenError(a.cfg, r)
 	}
 	return err
 }
 
-// useState notes in the state that its ticks are for this configuration. It is an
-// error if they are another's, unless that is to be replaced.
-func (g *globalOptions) useState(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
+// claimTicks saves in the state file that its ticks belong to this configuration. It returns an error if
+// they belong to another one, unless that is to be replaced.
+func (g *globalOptions) claimTicks(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
 	was, rivalry, err := state.TakeTicks(mine, g.replace, time.Now())
 	if err != nil {
-		log.Warn(badState, "error", err)
+		log.Warn(stateUnusable, "error", err)
 	}
 	if rivalry != nil {
-		return ticksTaken(cfg, rivalry)
+		return ticksTakenError(cfg, rivalry)
 	}
 	if changed := was.Differs(mine); changed != nil {
 		log.Info("the configuration is another one than before", "changed", strings.Join(changed, ", "), "was", was.Config)
@@ -69,21 +72,22 @@ func (g *globalOptions) useState(state *checkpoint.File, cfg *config.Config, log
 	return nil
 }
 
-// lookAtState is useState for what changes nothing.
-func (g *globalOptions) lookAtState(state *checkpoint.File, cfg *config.Config, now time.Time) error {
-	kept, _ := state.State()
-	if r := kept.Rivalry(g.keptWork(cfg, now), state.Leads(kept, time.Now()), now); r != nil && !g.replace {
-		return ticksTaken(cfg, r)
+// checkTicks is claimTicks without the saving.
+func (g *globalOptions) checkTicks(state *checkpoint.File, cfg *config.Config, now time.Time) error {
+	saved, _ := state.State()
+	r := saved.Rivalry(g.stateWork(cfg, now), state.Leads(saved, time.Now()), now)
+	if r != nil && !g.replace {
+		return ticksTakenError(cfg, r)
 	}
 	return nil
 }
 
-// alone is an error if another configuration holds one of the locks, unless that is to
-// be replaced. What cannot be asked is no other one.
-func (g *globalOptions) alone(ctx context.Context, t *table.Table, cfg *config.Config, locks ...string) error {
+// checkLocks returns an error if another configuration holds one of the locks, unless that is to be
+// replaced. A lock that cannot be asked for counts as free.
+func (g *globalOptions) checkLocks(ctx context.Context, t *table.Table, cfg *config.Config, locks ...string) error {
 	for _, name := range locks {
 		if r, err := t.Rival(ctx, name, g.workOf(cfg)); err == nil && r != nil && !g.replace {
-			return lockTaken(cfg, r)
+			return lockTakenError(cfg, r)
 		}
 	}
 	return nil
@@ -97,20 +101,20 @@ func (f lockerFunc) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	return f(ctx, name)
 }
 
-// keepWork notes that the ticks of the state are for this daemon's configuration.
-func (p *process) keepWork() {
+// saveWork saves in the state file that its ticks belong to this daemon's configuration.
+func (p *process) saveWork() {
 	cfg := p.setup().cfg
-	mine := p.g.keptWork(cfg, time.Now())
+	mine := p.g.stateWork(cfg, time.Now())
 	mine.Daemon = true
-	p.history.keep(p.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
+	p.history.warnOnce(p.state.Change(func(s *checkpoint.State) { s.Work = &mine }))
 }
 
-// remark makes the leader's marks those of the configuration that has been reloaded.
-func (p *process) remark(ctx context.Context) {
+// updateMarks marks lock and state of the leader with the reloaded configuration.
+func (p *process) updateMarks(ctx context.Context) {
 	if !p.Leads() {
 		return
 	}
-	p.keepWork()
+	p.saveWork()
 	if err := p.daemon.Mark(ctx, p.setup().work); err != nil {
 		p.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
 	}

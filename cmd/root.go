@@ -32,7 +32,7 @@ import (
 	"backlog/tiers"
 )
 
-// globalOptions are the flags that all commands share, and the world around them.
+// globalOptions are the flags that all commands share, with the streams they write to.
 type globalOptions struct {
 	Config    string
 	Database  string
@@ -40,17 +40,17 @@ type globalOptions struct {
 	LogLevel  string
 	LogFormat string
 	listen    string // of run and web
-	replace   bool   // of run and once: another configuration is no error
+	replace   bool   // of run and once: take the place of another configuration
 
 	out, err io.Writer
-	ran      bool  // the command has begun: what cobra finds wrong comes before
-	unsaid   error // the first failed write to out
+	started  bool  // flags and arguments are parsed; errors before that are usage errors
+	writeErr error // of the first failed write to out
 }
 
 func (g *globalOptions) AddFlags(f *pflag.FlagSet) {
 	for _, x := range []struct {
-		to                               *string
-		name, variable, otherwise, usage string
+		target                              *string
+		name, variable, defaultValue, usage string
 	}{
 		{&g.Config, "config", "BACKLOG_CONFIG", config.DefaultFile, "read the configuration from `FILE`"},
 		{&g.Database, "database", "BACKLOG_DATABASE", "", "use the database at `URL`"},
@@ -58,17 +58,17 @@ func (g *globalOptions) AddFlags(f *pflag.FlagSet) {
 		{&g.LogLevel, "log-level", "BACKLOG_LOG_LEVEL", "", "log at `LEVEL` and above: debug, info, warn, error"},
 		{&g.LogFormat, "log-format", "BACKLOG_LOG_FORMAT", "", "log as `FORMAT`: auto, text, json"},
 	} {
-		// The environment stands between flag and file: it is the flag's default, which help never prints.
-		value := cmp.Or(os.Getenv(x.variable), x.otherwise)
-		f.StringVar(x.to, x.name, value, x.usage+" ($"+x.variable+")")
-		f.Lookup(x.name).DefValue = x.otherwise
+		// The environment comes between flag and file: it is the flag's default, which help never prints.
+		value := cmp.Or(os.Getenv(x.variable), x.defaultValue)
+		f.StringVar(x.target, x.name, value, x.usage+" ($"+x.variable+")")
+		f.Lookup(x.name).DefValue = x.defaultValue
 	}
 }
 
 // Main runs the program with the given arguments and returns its exit status.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
-	// net/http says there what a server has sent unasked, which may be a secret
-	// of ours. What matters to anybody comes back as an error.
+	// net/http logs unsolicited responses with the standard logger, and they may hold a
+	// secret of ours. Everything that matters is returned as an error.
 	log.SetOutput(io.Discard)
 	queue := logqueue.New(err)
 	defer queue.Close()
@@ -79,28 +79,24 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetOut(g.out)
 	root.SetErr(g.err)
 	e := root.ExecuteContext(context.Background())
-	switch {
-	case e == nil && g.unsaid == nil:
-		return exitDone
-	case e == nil:
-		e = g.unsaid
-	case !g.ran:
+	if e != nil && !g.started {
 		e = usageError{e}
 	}
-	if quiet := (quietError{}); !errors.As(e, &quiet) {
-		complain(g.err, e)
+	e = cmp.Or(e, g.writeErr)
+	if e != nil && !errors.As(e, new(quietError)) {
+		printError(g.err, e)
 	}
 	return exitStatus(e)
 }
 
 var logFormats = []string{"auto", "text", "json"}
 
-// helps are what commands say of themselves at length, a file each.
+// helpTexts has a file for each command: its long description and, after "Examples:", its examples.
 //
 //go:embed help
-var helps embed.FS
+var helpTexts embed.FS
 
-// groups of commands, in the order in which people need them.
+// Groups of commands, in the order in which people need them.
 const (
 	groupBefore  = "before"
 	groupAtWork  = "at work"
@@ -109,8 +105,8 @@ const (
 	groupOther   = "other"
 )
 
-// titles are those of the groups in the help.
-var titles = []*cobra.Group{
+// commandGroups are the groups as the help shows them.
+var commandGroups = []*cobra.Group{
 	{ID: groupBefore, Title: "Prepare: what is wrong or missing, what a schedule does"},
 	{ID: groupAtWork, Title: "Run: the daemon, one pass, a worker on another machine"},
 	{ID: groupLooking, Title: "Look: counts, records, pages"},
@@ -118,13 +114,13 @@ var titles = []*cobra.Group{
 	{ID: groupOther, Title: "Other commands:"},
 }
 
-// A command is one of the program.
+// A command is a subcommand: the group in which the help lists it, and its constructor.
 type command struct {
 	group string
 	make  func(*globalOptions) *cobra.Command
 }
 
-// commands are the program's by their names.
+// commands are the subcommands by name.
 var commands = map[string]command{
 	"check":    {groupBefore, newCheck},
 	"init":     {groupBefore, newInit},
@@ -148,8 +144,8 @@ var commands = map[string]command{
 	"version":  {groupOther, newVersion},
 }
 
-// newRoot returns the program with all commands, or with the one alone that the arguments
-// begin with: a crontab pays for the others at each start.
+// newRoot returns the root command with all subcommands. If the arguments begin with the name
+// of one, only that one is built: a crontab would pay for the others at each start.
 func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "backlog",
@@ -165,21 +161,22 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 		},
 
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if g.ran = true; c.Name() == cobra.ShellCompRequestCmd {
+			g.started = true
+			if c.Name() == cobra.ShellCompRequestCmd {
 				plainUsages(c.Root())
 			}
-			return noneEmpty(c.Flags())
+			return rejectEmptyFlags(c.Flags())
 		},
 	}
 	root.Flags().BoolP("version", "v", false, "print the version")
 	g.AddFlags(root.PersistentFlags())
-	root.AddGroup(titles...)
-	alone := ""
+	root.AddGroup(commandGroups...)
+	only := ""
 	if len(args) > 0 && commands[args[0]].make != nil {
-		alone = args[0]
+		only = args[0]
 	}
 	for name, c := range commands {
-		if alone == "" || name == alone {
+		if only == "" || name == only {
 			sub := c.make(g)
 			sub.GroupID = c.group
 			root.AddCommand(sub)
@@ -188,7 +185,7 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	for _, c := range append(root.Commands(), root) {
-		text, _ := helps.ReadFile("help/" + c.Name() + ".txt") // a test sees that each has one
+		text, _ := helpTexts.ReadFile("help/" + c.Name() + ".txt") // a test checks that each exists
 		long, example, _ := strings.Cut(string(text), "\nExamples:\n")
 		c.Long = strings.TrimSpace(long) + c.Long
 		c.Example = strings.TrimRight(example, "\n")
@@ -200,38 +197,38 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	refuseStrangers(root)
+	rejectUnknown(root)
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		help(c, args)
 		fmt.Fprint(c.OutOrStdout(), exitHelp(c))
 	})
-	root.RegisterFlagCompletionFunc("log-level", words("debug", "info", "warn", "error"))
-	root.RegisterFlagCompletionFunc("log-format", words(logFormats...))
+	root.RegisterFlagCompletionFunc("log-level", completeOneOf("debug", "info", "warn", "error"))
+	root.RegisterFlagCompletionFunc("log-format", completeOneOf(logFormats...))
 	return root
 }
 
-// Manual returns the commands with texts for manual pages.
+// Manual returns the root command with texts in the form that manual pages need.
 func Manual() *cobra.Command {
 	root := newRoot(&globalOptions{out: io.Discard, err: io.Discard})
 	root.DisableAutoGenTag = true
 	plainUsages(root)
 	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
-	every(root, func(c *cobra.Command) { c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c)) })
+	walkCommands(root, func(c *cobra.Command) { c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c)) })
 	return root
 }
 
-// every does something with a command and those below it.
-func every(c *cobra.Command, do func(*cobra.Command)) {
-	do(c)
+// walkCommands calls visit for the command and, recursively, for its subcommands.
+func walkCommands(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
 	for _, sub := range c.Commands() {
-		every(sub, do)
+		walkCommands(sub, visit)
 	}
 }
 
-// refuseStrangers makes cobra's own commands refuse names that they do not know.
-// Left alone they show a help and end with 0.
-func refuseStrangers(root *cobra.Command) {
+// rejectUnknown makes cobra's own commands, help and completion, fail for names that they do
+// not know. By default they print help and exit with 0.
+func rejectUnknown(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		switch c.Name() {
 		case "help":
@@ -248,12 +245,12 @@ func refuseStrangers(root *cobra.Command) {
 	}
 }
 
-// aWord matches the part of an argument that may be shown: no URL with a password.
-var aWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_-]+`) })
+// leadingWord matches the part of an argument that errors may show: no URL with a password.
+var leadingWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_-]+`) })
 
-// noArgs refuses arguments as cobra does, but shows only words.
+// noArgs is [cobra.NoArgs], except that its errors show arguments only if they are words.
 func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 && aWord().FindString(args[0]) != args[0] {
+	if len(args) > 0 && leadingWord().FindString(args[0]) != args[0] {
 		return fmt.Errorf("%s takes no such argument; what belongs to a flag stands behind its --name", c.CommandPath())
 	}
 	err := cobra.NoArgs(c, args)
@@ -266,97 +263,112 @@ func noArgs(c *cobra.Command, args []string) error {
 	return err
 }
 
-// flagError words cobra's errors without values that may be secret.
+// flagError rewords the errors of cobra, without values that may be secret.
 func flagError(c *cobra.Command, err error) error {
-	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
-		short := e.GetSpecifiedShortnames()
-		if short != "" && strings.Trim(short, "0123456789") == "" && strings.HasSuffix(c.Long, idHelp) {
-			return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
-		}
-		if short != "" {
-			hint := map[bool]string{true: "; a name of more than one letter stands behind two dashes"}[len(short) > 1]
-			return fmt.Errorf("unknown flag: -%s%s", aWord().FindString(short), hint)
-		}
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		got := aWord().FindString(e.GetSpecifiedName())
-		if like := mapping.Near(got, names); like != "" && like != got {
-			return fmt.Errorf("unknown flag: --%s; did you mean --%s?", got, like)
-		}
-		return fmt.Errorf("unknown flag: --%s", got)
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlagError(c, e)
 	}
-	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
-		kind, ours := kindsOfFlags[e.GetFlag().Value.Type()], e.Unwrap()
-		if kind == "" {
-			return fmt.Errorf("--%s: %w", e.GetFlag().Name, ours)
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := e.GetFlag()
+		kind := flagKinds[flag.Value.Type()]
+		if kind == "" { // the flag's own error names the kind
+			return fmt.Errorf("--%s: %w", flag.Name, e.Unwrap())
 		}
-		text := "what is given"
-		if v := e.GetValue(); v == "" || plainValue().MatchString(v) {
-			text = strconv.Quote(v)
+		shown := "what is given"
+		if value := e.GetValue(); value == "" || plainValue().MatchString(value) {
+			shown = strconv.Quote(value)
 		}
-		return fmt.Errorf("--%s: %s is not %s", e.GetFlag().Name, text, kind)
+		return fmt.Errorf("--%s: %s is not %s", flag.Name, shown, kind)
 	}
-	if e := (*pflag.InvalidSyntaxError)(nil); errors.As(err, &e) {
+	if errors.As(err, new(*pflag.InvalidSyntaxError)) {
 		return errors.New("a flag without a name; write it as in --config FILE")
 	}
 	return err
 }
 
-// plainValue matches a flag's value that may be shown: no URL.
+// unknownFlagError is the error of a flag that the command does not have, with a hint.
+func unknownFlagError(c *cobra.Command, e *pflag.NotExistError) error {
+	short := e.GetSpecifiedShortnames()
+	isNumber := short != "" && strings.Trim(short, "0123456789") == ""
+	switch {
+	case isNumber && strings.HasSuffix(c.Long, idHelp):
+		return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
+	case len(short) > 1:
+		return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", leadingWord().FindString(short))
+	case short != "":
+		return fmt.Errorf("unknown flag: -%s", leadingWord().FindString(short))
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	given := leadingWord().FindString(e.GetSpecifiedName())
+	if near := mapping.Near(given, names); near != "" && near != given {
+		return fmt.Errorf("unknown flag: --%s; did you mean --%s?", given, near)
+	}
+	return fmt.Errorf("unknown flag: --%s", given)
+}
+
+// plainValue matches the value of a flag that errors may show: no URL.
 var plainValue = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.,+-]{1,40}$`) })
 
-// noneEmpty refuses flags in which there is nothing, as in a variable of the shell that
-// is not set. A failure may be without words.
-func noneEmpty(f *pflag.FlagSet) (err error) {
-	f.Visit(func(x *pflag.Flag) {
-		if strings.TrimSpace(x.Value.String()) == "" && x.Name != "reason" {
-			err = cmp.Or(err, usagef("--%s: there is nothing in it; give it a value or leave it out", x.Name))
+// rejectEmptyFlags returns an error for a flag that is given and empty, as by a shell variable
+// that is not set. Only --reason may be empty.
+func rejectEmptyFlags(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if strings.TrimSpace(f.Value.String()) == "" && f.Name != "reason" {
+			err = cmp.Or(err, usagef("--%s: there is nothing in it; give it a value or leave it out", f.Name))
 		}
 	})
 	return err
 }
 
-// kindsOfFlags says in words what flags take.
-var kindsOfFlags = map[string]string{
+// flagKinds names the types of flags in words.
+var flagKinds = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false", "duration": "a duration",
 }
 
-// A flagOf is a flag that is read when it is given. An empty one is refused later.
-type flagOf[T any] struct {
-	to   *T
-	text string
-	read func(text string) (T, error)
+// A parsedFlag is a [pflag.Value] that parses its text into target. An empty text is left to
+// [rejectEmptyFlags].
+type parsedFlag[T any] struct {
+	target *T
+	text   string
+	parse  func(text string) (T, error)
 }
 
-func (f *flagOf[T]) String() string { return f.text }
-func (f *flagOf[T]) Type() string   { return "" }
+func (f *parsedFlag[T]) String() string { return f.text }
+func (f *parsedFlag[T]) Type() string   { return "" }
 
-func (f *flagOf[T]) Set(text string) (err error) {
-	if f.text = strings.TrimSpace(text); f.text != "" {
-		*f.to, err = f.read(text)
+func (f *parsedFlag[T]) Set(text string) error {
+	f.text = strings.TrimSpace(text)
+	if f.text == "" {
+		return nil
 	}
+	value, err := f.parse(text)
+	*f.target = value
 	return err
 }
 
-// dataFlags are the flags of commands that print data of some time.
+// dataFlags are the flags of commands that print data as of a moment.
 type dataFlags struct {
 	JSON bool
-	Now  time.Time // zero: the present
+	Now  time.Time // zero: the real time
 }
 
 func (d *dataFlags) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&d.JSON, "json", false, "print JSON")
-	f.Var(&flagOf[time.Time]{to: &d.Now, read: parseTime}, "now", "pretend that it is `TIME` (RFC 3339)")
+	f.Var(&parsedFlag[time.Time]{target: &d.Now, parse: parseTime}, "now", "pretend that it is `TIME` (RFC 3339)")
 }
 
-// clock returns the clock to use and its first reading, which is exactly the
-// pretended time if one is given.
+// clock returns the clock to use and its first reading, which is exactly --now if that is given.
 func (d *dataFlags) clock() (clock func() time.Time, now time.Time) {
 	if d.Now.IsZero() {
 		return time.Now, time.Now()
 	}
-	start := sync.OnceValue(time.Now) // the clock goes on when it is first looked at
-	return func() time.Time { began := start(); return d.Now.Add(time.Since(began)) }, d.Now
+	firstReading := sync.OnceValue(time.Now) // the clock starts when it is first read
+	clock = func() time.Time {
+		start := firstReading()
+		return d.Now.Add(time.Since(start))
+	}
+	return clock, d.Now
 }
 
 func parseTime(text string) (time.Time, error) {
@@ -375,9 +387,9 @@ func parseAge(text string) (time.Duration, error) {
 	return age, err
 }
 
-// durationFrom returns what reads a duration within the bounds, and the error of another:
-// it is not what is wanted.
-func durationFrom(least, most time.Duration, wanted string) func(text string) (time.Duration, error) {
+// durationBetween returns a parser of durations from least to most. Its error says that the
+// text is not what is wanted.
+func durationBetween(least, most time.Duration, wanted string) func(text string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := tiers.ParseDuration(text)
 		if err != nil || d < least || d > most {
@@ -387,11 +399,11 @@ func durationFrom(least, most time.Duration, wanted string) func(text string) (t
 	}
 }
 
-// printf writes to the command's output. A failed write becomes the program's error
-// in the end; a closed pipe ends the program at once.
+// printf writes to the command's output. The first failed write becomes the program's error when
+// it ends. A closed pipe ends the program at once.
 func (g *globalOptions) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(g.out, format, args...); err != nil && g.unsaid == nil {
-		g.unsaid = err
+	if _, err := fmt.Fprintf(g.out, format, args...); err != nil && g.writeErr == nil {
+		g.writeErr = err
 	}
 }
 
@@ -405,7 +417,12 @@ func newVersion(g *globalOptions) *cobra.Command {
 		Short: "Print the version",
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return printJSON(g.out, map[string]string{"version": version(), "sqlite": sqliteDriver, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+				return printJSON(g.out, map[string]string{
+					"version":  version(),
+					"sqlite":   sqliteDriver,
+					"go":       runtime.Version(),
+					"platform": runtime.GOOS + "/" + runtime.GOARCH,
+				})
 			}
 			g.printf("%s", versionText())
 			return nil
@@ -424,19 +441,19 @@ func version() string {
 	return cmp.Or(Version, cmp.Or(info, new(debug.BuildInfo)).Main.Version, "(devel)")
 }
 
-// words completes a flag that takes one of a few words.
-func words(list ...string) cobra.CompletionFunc {
+// completeOneOf completes a flag that takes one of a few words.
+func completeOneOf(list ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
 }
 
-// plainUsages removes the quotes around arguments' names from the usage of flags.
-// They are for the help; a shell would show them.
+// plainUsages removes the backquotes from the usage of flags. They mark the name of the argument
+// for help; a shell's completion and a manual page would show them.
 func plainUsages(c *cobra.Command) {
-	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
-	every(c, func(c *cobra.Command) { c.LocalFlags().VisitAll(plain) })
+	removeQuotes := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	walkCommands(c, func(c *cobra.Command) { c.LocalFlags().VisitAll(removeQuotes) })
 }
 
-// load reads the configuration of a table.
+// load reads a configuration that has a table.
 func (g *globalOptions) load() (*config.Config, error) {
 	c, err := g.loadAny()
 	if err == nil && sourceOf(c) != nil {
@@ -445,7 +462,7 @@ func (g *globalOptions) load() (*config.Config, error) {
 	return c, err
 }
 
-// loadAny reads the configuration of a table or a source.
+// loadAny reads a configuration that has a table or a source.
 func (g *globalOptions) loadAny() (*config.Config, error) {
 	c, err := g.loadFile(knownSettings())
 	if err == nil && c.Worker != nil {
@@ -457,7 +474,7 @@ func (g *globalOptions) loadAny() (*config.Config, error) {
 	return c, err
 }
 
-// loadFile reads the configuration, whatever it is of, and puts the flags on top.
+// loadFile reads any configuration and overrides it with the flags.
 func (g *globalOptions) loadFile(known config.Known) (*config.Config, error) {
 	c, err := config.LoadFile(g.Config, known)
 	if err == nil {
@@ -468,13 +485,15 @@ func (g *globalOptions) loadFile(known config.Known) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	c.Database, c.Table.Name = cmp.Or(g.Database, c.Database), cmp.Or(g.Table, c.Table.Name)
+	c.Database = cmp.Or(g.Database, c.Database)
+	c.Table.Name = cmp.Or(g.Table, c.Table.Name)
 	if g.LogLevel != "" {
 		if err := c.Log.Level.UnmarshalText([]byte(g.LogLevel)); err != nil {
 			return nil, usagef("--log-level: %q is not one of debug, info, warn, error", g.LogLevel)
 		}
 	}
-	if c.Log.Format = cmp.Or(g.LogFormat, c.Log.Format); !slices.Contains(logFormats, c.Log.Format) {
+	c.Log.Format = cmp.Or(g.LogFormat, c.Log.Format)
+	if !slices.Contains(logFormats, c.Log.Format) {
 		return nil, usagef("--log-format: %q is not one of auto, text, json", g.LogFormat)
 	}
 	return c, nil

@@ -17,9 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"backlog/backlog"
-	"backlog/backlog/config"
 	"backlog/backlog/logging"
-	"backlog/backlog/table"
 	"backlog/backlog/table/doctor"
 )
 
@@ -46,14 +44,14 @@ func runRun(ctx context.Context, g *globalOptions) error {
 		}
 		return runSource(ctx, g, cfg)
 	}
-	ctx, stop := stopAtEnd(ctx)
+	ctx, stop := onTermSignal(ctx)
 	defer stop()
-	surviveReaders()
+	ignoreSIGPIPE()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer func() {
 		signal.Stop(hup)
-		close(hup) // ends the goroutine that listens
+		close(hup) // ends the goroutine that reads it
 	}()
 	log := newLog(cfg.Log, g.err)
 	state := stateOf(cfg, log)
@@ -65,8 +63,8 @@ func runRun(ctx context.Context, g *globalOptions) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, pages.SetStopping)()
-	a, waited, err := whenThere(ctx, log, "database", 0, func() (*setup, error) {
-		return g.wireServer(ctx, cfg, log, nil)
+	a, waited, err := retryOpen(ctx, log, "database", 0, func() (*setup, error) {
+		return g.wireDaemon(ctx, wiring{cfg: cfg, log: log})
 	})
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		log.Info("stopped")
@@ -75,13 +73,13 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := g.lookAtState(state, cfg, time.Now()); err != nil {
+	if err := g.checkTicks(state, cfg, time.Now()); err != nil {
 		a.close()
 		return err
 	}
-	a.introduce(slog.LevelInfo, slog.LevelWarn)
+	a.logFindings(slog.LevelInfo, slog.LevelWarn)
 	history := a.newHistory(state, pages.Picture)
-	var unwritten atomic.Int64 // outcomes, once the stop has begun
+	var unwritten atomic.Int64 // outcomes that are not written, since the stop began
 	p := &process{
 		g: g, log: log, state: state, history: history, pages: pages,
 		paused: state.PausedBy(time.Now, log),
@@ -94,8 +92,8 @@ func runRun(ctx context.Context, g *globalOptions) error {
 		}),
 	}
 	p.daemon = p.newDaemon(waited && !a.onFile())
-	p.followSchedule()
-	err = errors.Join(p.run(ctx, hup), p.setup().dispatching((*dispatch).Err))
+	p.observeSchedule()
+	err = errors.Join(p.run(ctx, hup), p.setup().withDispatch((*dispatch).Err))
 	history.end()
 	pages.Pings.Close(hardOf(ctx))
 	a.db.Close()
@@ -108,15 +106,17 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	return err
 }
 
-// wireServer is wireApp with a look at what its owner, who is there when a daemon
-// starts, had better know at once.
-func (g *globalOptions) wireServer(ctx context.Context, cfg *config.Config, log *slog.Logger, db *table.DB) (*setup, error) {
-	a, err := g.wireApp(ctx, cfg, log, time.Now(), db)
+// wireDaemon is wirePass with further checks and warnings, because an operator sees the start of a daemon and
+// can act on them. It sets w.now.
+func (g *globalOptions) wireDaemon(ctx context.Context, w wiring) (*setup, error) {
+	w.now = time.Now()
+	a, err := g.wirePass(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	if err = a.db.CheckRights(ctx); err == nil {
-		err = a.dispatching(func(d *dispatch) error { return d.Ready(ctx) }) // what no time heals
+	err = a.db.CheckRights(ctx)
+	if err == nil {
+		err = a.withDispatch(func(d *dispatch) error { return d.Ready(ctx) }) // problems that waiting does not solve
 	}
 	if err == nil {
 		a.samples, err = doctor.Samples(ctx, a.table, time.Now())
@@ -126,51 +126,52 @@ func (g *globalOptions) wireServer(ctx context.Context, cfg *config.Config, log 
 		return nil, err
 	}
 	if ahead, err := a.db.Skew(ctx, time.Now); err == nil && ahead.Abs() > mostSkew {
-		a.log.Warn("the clocks differ", "how", doctor.Apart(ahead)) // records are older or younger than they seem
+		a.log.Warn("the clocks differ", "how", doctor.Apart(ahead)) // so the ages of records are wrong
 	}
-	a.missIndexes(ctx)
+	a.warnMissingIndexes(ctx)
 	return a, nil
 }
 
-// missIndexes warns of what check finds by the plans: in a table that grows,
-// pages take longer and longer without an index, until they take too long.
-func (a *setup) missIndexes(ctx context.Context) {
+// warnMissingIndexes warns if the query plans show that an index is missing. Without it, pages of a
+// growing table take longer and longer, until they take too long.
+func (a *setup) warnMissingIndexes(ctx context.Context) {
 	plans, err := doctor.Plans(ctx, a.table, a.table.Readings(time.Now()))
 	if err != nil {
 		a.log.Debug("the plans cannot be looked at", "error", err)
 		return
 	}
-	var bad, create []string
+	var reasons, statements []string
 	for _, p := range plans {
-		if p.Problem != "" && !slices.Contains(create, p.Hint) {
-			bad, create = append(bad, p.What+": "+p.Problem), append(create, p.Hint)
+		if p.Problem != "" && !slices.Contains(statements, p.Hint) {
+			reasons = append(reasons, p.What+": "+p.Problem)
+			statements = append(statements, p.Hint)
 		}
 	}
-	if len(create) > 0 {
-		a.log.Warn("an index is missing; `backlog init` creates it", "why", strings.Join(bad, "; "), "create", strings.Join(create, "; "))
+	if len(statements) > 0 {
+		a.log.Warn("an index is missing; `backlog init` creates it", "why", strings.Join(reasons, "; "), "create", strings.Join(statements, "; "))
 	}
 }
 
-// notify tells systemd, if that is who started us.
-func notify(log *slog.Logger, state string) {
+// notifySystemd sends the state to systemd, if that has started the program.
+func notifySystemd(log *slog.Logger, state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
 		log.Debug("systemd cannot be notified", "error", err)
 	}
 }
 
-// keepWatchdog tells systemd while we are alive, until ctx is done, where a
-// watchdog is set. A loop that hangs is to be restarted.
+// keepWatchdog notifies systemd's watchdog, if there is one, as long as alive returns true and until
+// ctx is done. Systemd then restarts a daemon whose loop hangs.
 func keepWatchdog(ctx context.Context, log *slog.Logger, alive func() bool) {
 	every, err := systemd.SdWatchdogEnabled(false)
 	for err == nil && every > 0 && backlog.Sleep(ctx, every/2) {
 		if alive() {
-			notify(log, systemd.SdNotifyWatchdog)
+			notifySystemd(log, systemd.SdNotifyWatchdog)
 		}
 	}
 }
 
-// rewire builds the setup anew over the database of the old one. What the locks
-// and the state belong to cannot change under a running daemon.
+// rewire makes the setup of a reload over the database of the old one. What locks and state belong to
+// cannot change while the daemon runs: that is an error.
 func (g *globalOptions) rewire(ctx context.Context, old *setup, log *slog.Logger) (*setup, error) {
 	cfg, err := g.load()
 	if err != nil {
@@ -186,8 +187,8 @@ func (g *globalOptions) rewire(ctx context.Context, old *setup, log *slog.Logger
 		{"table", cfg.Table.Schema != was.Table.Schema || cfg.Table.Name != was.Table.Name},
 		{"state", cfg.State != was.State},
 		{"log", cfg.Log != was.Log},
-		{"web.listen", listens(cfg) != "" && listens(cfg) != listens(was)},
-		{"metrics.listen", scrapedAt(cfg) != scrapedAt(was)},
+		{"web.listen", webAddress(cfg) != "" && webAddress(cfg) != webAddress(was)},
+		{"metrics.listen", metricsAddress(cfg) != metricsAddress(was)},
 	} {
 		if x.changed {
 			return nil, fmt.Errorf("%s has changed; another database, table, state, log or address needs a restart", x.key)
@@ -196,5 +197,5 @@ func (g *globalOptions) rewire(ctx context.Context, old *setup, log *slog.Logger
 	if at, err := g.checkPages(cfg); at != "" && err != nil {
 		return nil, err
 	}
-	return g.wireServer(ctx, cfg, log, old.db)
+	return g.wireDaemon(ctx, wiring{cfg: cfg, log: log, db: old.db})
 }

@@ -33,17 +33,17 @@ func newSchedule(g *globalOptions) *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return runSchedule(o, g) },
 	}
 	f := c.Flags()
-	f.Var(&flagOf[time.Time]{to: &o.From, read: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")
-	f.Var(&flagOf[time.Duration]{to: &o.For, read: parseAge}, "for", "show the ticks within `DURATION` (default: 24h, or until --count is reached)")
+	f.Var(&parsedFlag[time.Time]{target: &o.From, parse: parseTime}, "from", "show the ticks after `TIME` (RFC 3339; default: now)")
+	f.Var(&parsedFlag[time.Duration]{target: &o.For, parse: parseAge}, "for", "show the ticks within `DURATION` (default: 24h, or until --count is reached)")
 	f.IntVar(&o.Count, "count", 0, "show at most `N` ticks (default: all of them)")
 	f.StringVar(&o.Format, "format", "text", "print as `FORMAT`: text, json, crontab or systemd")
 	o.dataFlags.AddFlags(f)
-	c.RegisterFlagCompletionFunc("format", words("text", "json", "crontab", "systemd"))
+	c.RegisterFlagCompletionFunc("format", completeOneOf("text", "json", "crontab", "systemd"))
 	return c
 }
 
-// mostTicks is more than anybody reads.
-const mostTicks = 1_000_000
+// maxTicks is more than anybody reads.
+const maxTicks = 1_000_000
 
 func runSchedule(o ScheduleOptions, g *globalOptions) error {
 	_, now := o.clock()
@@ -59,15 +59,15 @@ func runSchedule(o ScheduleOptions, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	ticks := slices.AppendSeq([]inspect.Tick{}, inspect.Ticks(cfg.Tiers, from, until, cmp.Or(o.Count, mostTicks+1)))
+	ticks := slices.AppendSeq([]inspect.Tick{}, inspect.Ticks(cfg.Tiers, from, until, cmp.Or(o.Count, maxTicks+1)))
 	switch {
 	case o.JSON && o.Format != "text" && o.Format != "json":
 		return usagef("--json: --format %s asks for something else", o.Format)
 	case o.Format == "crontab" || o.Format == "systemd":
 		g.printTimer(cfg, o.Format)
 		return nil
-	case len(ticks) > mostTicks:
-		return usagef("there are more than %s ticks: ask for fewer with --for or --count", inspect.Thousands(mostTicks))
+	case len(ticks) > maxTicks:
+		return usagef("there are more than %s ticks: ask for fewer with --for or --count", inspect.Thousands(maxTicks))
 	case o.JSON || o.Format == "json":
 		return printJSON(g.out, ticks)
 	case o.Format == "text":
@@ -95,7 +95,7 @@ func (g *globalOptions) timer(stop time.Duration) inspect.Timer {
 		Program: realPath(os.Executable()),
 		Flags:   []string{"--config", realPath(filepath.Abs(g.Config))},
 		Folder:  realPath(os.Getwd()),
-		Hidden:  g.Database != "" && g.Database != shownURL(g.Database),
+		Hidden:  g.Database != "" && g.Database != redactedURL(g.Database),
 		Stop:    stop,
 	}
 	for _, f := range []struct{ name, value string }{

@@ -56,27 +56,27 @@ type WorkloadOptions struct {
 // same time, so that it always gives the same.
 var firstMonday = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
-// mostAttempts keeps an answer within what anybody reads, or a program.
-const mostAttempts = 1_000_000
+// maxAttempts keeps an answer within what anybody reads, or a program.
+const maxAttempts = 1_000_000
 
 func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Policy, "policy", "", "show the `POLICY`: its name, or YAML with its settings (default: the configured one)")
 	f.IntVar(&o.Attempts, "attempts", 12, "show the first `N` attempts at a record that never succeeds")
 	f.BoolVar(&o.Life, "life", false, "show how often each tier tries a record that never succeeds")
-	f.Var(&flagOf[time.Time]{to: &o.Inserted, read: parseMoment}, "inserted", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
+	f.Var(&parsedFlag[time.Time]{target: &o.Inserted, parse: parseMoment}, "inserted", "when the record of --life is inserted: `TIME`, RFC 3339 (default: now)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of random delays: the same `NUMBER` gives the same delays")
 	o.dataFlags.AddFlags(f)
-	f.Lookup("now").Value.(*flagOf[time.Time]).read = parseMoment
+	f.Lookup("now").Value.(*parsedFlag[time.Time]).parse = parseMoment
 	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which records come in at this `RATE`, such as 1000/h (1000/h,regular: at even intervals)")
 	o.Success, o.From = 1, firstMonday
-	f.Var(&flagOf[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
-	f.Var(&flagOf[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at any other record succeeds, such as 98% or 0.98")
+	f.Var(&parsedFlag[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
+	f.Var(&parsedFlag[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at any other record succeeds, such as 98% or 0.98")
 	f.StringArrayVar(&o.Outages, "outage", nil, "an outage, as `DURATION+DURATION`: 6h+2h begins after 6h and lasts 2h; may be repeated")
-	length := durationFrom(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
-	f.Var(&flagOf[time.Duration]{to: &o.For, read: length}, "for", "how long the simulation lasts: `DURATION` (default: a workload 7d, --live 24h)")
-	f.Var(&flagOf[time.Time]{&o.From, firstMonday.Format(time.RFC3339), parseMoment}, "from", "when the simulation begins: `TIME`, RFC 3339")
-	upToADay := durationFrom(0, 24*time.Hour, "a duration up to a day; write it as in 200ms")
-	f.Var(&flagOf[time.Duration]{&o.CallTime, "0s", upToADay}, "call-time", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
+	length := durationBetween(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
+	f.Var(&parsedFlag[time.Duration]{target: &o.For, parse: length}, "for", "how long the simulation lasts: `DURATION` (default: a workload 7d, --live 24h)")
+	f.Var(&parsedFlag[time.Time]{&o.From, firstMonday.Format(time.RFC3339), parseMoment}, "from", "when the simulation begins: `TIME`, RFC 3339")
+	upToADay := durationBetween(0, 24*time.Hour, "a duration up to a day; write it as in 200ms")
+	f.Var(&parsedFlag[time.Duration]{&o.CallTime, "0s", upToADay}, "call-time", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
 	f.StringArrayVar(&o.Down, "down", nil, "a time in which backlog does not run, as `DURATION+DURATION`: 6h+2h begins after 6h and lasts 2h; may be repeated")
 	f.StringVar(&o.Compare, "compare", "", "compare `LIST` of policies and of files, separated by commas, on the same workload")
 	f.StringVar(&o.Diff, "diff", "", "show only what would be different with the schedule and policy of `FILE`")
@@ -92,13 +92,13 @@ func newSimulate(g *globalOptions) *cobra.Command {
 		Use:   "simulate",
 		Short: "Show what a schedule or a policy does, without waiting for it",
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := stopOnSignal(c.Context())
+			ctx, stop := onTermOrHangup(c.Context())
 			defer stop()
 			return runSimulate(ctx, o, g, c.Flags())
 		},
 	}
 	o.AddFlags(c.Flags())
-	c.RegisterFlagCompletionFunc("policy", words(policyNames()...))
+	c.RegisterFlagCompletionFunc("policy", completeOneOf(policyNames()...))
 	return c
 }
 
@@ -111,8 +111,8 @@ var questions = []struct{ name, takes string }{
 	{"the policy refresh", "attempts from now call-time"},
 }
 
-// allow refuses flags that have no effect on the answer to the question.
-func allow(f *pflag.FlagSet, question string) (err error) {
+// checkFlags refuses flags that have no effect on the answer to the question.
+func checkFlags(f *pflag.FlagSet, question string) (err error) {
 	f.Visit(func(x *pflag.Flag) {
 		var of []string
 		for _, q := range questions {
@@ -139,10 +139,10 @@ func allow(f *pflag.FlagSet, question string) (err error) {
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pflag.FlagSet) error {
 	if o.Live || o.Arrivals != "" {
-		if err := allow(f, map[bool]string{true: "--live", false: "--arrivals"}[o.Arrivals == ""]); err != nil {
+		if err := checkFlags(f, map[bool]string{true: "--live", false: "--arrivals"}[o.Arrivals == ""]); err != nil {
 			return err
 		}
-		return o.many(ctx, g)
+		return o.workload(ctx, g)
 	}
 	configured, err := o.policy(g)
 	if err != nil {
@@ -157,11 +157,11 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pf
 		question = "--life"
 	}
 	random := rand.New(rand.NewPCG(o.Seed, 0))
-	switch err := allow(f, question); {
+	switch err := checkFlags(f, question); {
 	case err != nil:
 		return err
-	case o.Attempts < 1 || o.Attempts > mostAttempts:
-		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, mostAttempts)
+	case o.Attempts < 1 || o.Attempts > maxAttempts:
+		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, maxAttempts)
 	case question == "--life":
 		return o.life(ctx, g, configured.Name, p, random.Float64)
 	case p == nil:
@@ -204,16 +204,16 @@ func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name strin
 	if err != nil {
 		return err
 	}
-	l := simulate.LifeOf(ctx, cfg.Tiers, p, cmp.Or(o.Inserted, o.present()), random)
+	l := simulate.LifeOf(ctx, cfg.Tiers, p, cmp.Or(o.Inserted, o.currentTime()), random)
 	if ctx.Err() == nil {
 		return o.printLife(g, name, l, true)
 	}
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// many simulates records that come in, or the table's own. It reads all flags and
+// workload simulates records that come in, or the table's own. It reads all flags and
 // files before it begins.
-func (o *SimulateOptions) many(ctx context.Context, g *globalOptions) error {
+func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error {
 	w, err := o.parse()
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (o *SimulateOptions) many(ctx context.Context, g *globalOptions) error {
 
 // readRows reads the records of the table.
 func (g *globalOptions) readRows(ctx context.Context, cfg *config.Config, w *simulate.Workload) error {
-	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), table.Options{ReadOnly: true}, w.From, nil)
+	a, err := g.wireTable(ctx, wiring{cfg: cfg, log: newLog(cfg.Log, g.err), now: w.From}, table.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -282,13 +282,13 @@ func (o *SimulateOptions) simulate(ctx context.Context, g *globalOptions, w *sim
 		return errors.New("stopped: there are no figures to compare yet")
 	}
 	if !o.JSON && !o.CSV {
-		g.sayIncomplete()
+		g.printIncomplete()
 	}
 	return errors.Join(o.printResults(g, w, all), errIncomplete)
 }
 
-// sayIncomplete begins an answer for people that a stop has cut short.
-func (g *globalOptions) sayIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
+// printIncomplete begins an answer for people that a stop has cut short.
+func (g *globalOptions) printIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
 
 // candidates returns what is to be compared: the configured schedule under each
 // policy of the list, or the schedule and policy of a file.
@@ -352,13 +352,13 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 // begin returns when a simulation begins.
 func (o *SimulateOptions) begin() time.Time {
 	if o.Live || !o.Now.IsZero() {
-		return o.present()
+		return o.currentTime()
 	}
 	return o.From
 }
 
-// present returns the time that --now pretends it is.
-func (o *SimulateOptions) present() time.Time {
+// currentTime returns the time that --now pretends it is.
+func (o *SimulateOptions) currentTime() time.Time {
 	_, now := o.clock()
 	return now.UTC()
 }
@@ -396,7 +396,7 @@ func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.
 		}{policy, l, complete})
 	}
 	if !complete {
-		g.sayIncomplete()
+		g.printIncomplete()
 	}
 	g.printf("%s", l.Text(policy, complete))
 	return nil

@@ -17,16 +17,15 @@ import (
 	"backlog/internal/lists"
 )
 
-// sourceOf returns the queue that the configuration names instead of a table, nil if it
-// names none.
+// sourceOf returns the queue that the configuration has instead of a table; nil: it has a table.
 func sourceOf(cfg *config.Config) *amqp.Settings {
 	s, _ := cfg.Source.(*amqp.Settings)
 	return s
 }
 
-// wireSource makes the setup of a queue instead of a table, or of a worker. It connects to
-// nothing.
-func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, most int) (*setup, error) {
+// wireSource makes the setup of a queue instead of a table, or of a worker. It does not connect yet. maxMessages
+// bounds how many messages are taken; 0: all.
+func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, maxMessages int) (*setup, error) {
 	log := newLog(cfg.Log, g.err)
 	h, onDead, err := newHandlers(ctx, cfg, log)
 	if err != nil {
@@ -35,22 +34,24 @@ func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, most
 	a := &setup{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
 	if s, ok := cfg.Worker.(*amqp.WorkerSettings); ok {
 		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
-		a.store, a.source = w, w.Source
 		w.Log = log
-	} else {
-		a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: most, Log: log}
-		a.store, a.source.Prefetch = a.source, cmp.Or(a.source.Prefetch, cfg.Handler.Concurrency)
+		a.store = w
+		a.source = w.Source
+		return a, nil
 	}
+	a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: maxMessages, Log: log}
+	a.source.Prefetch = cmp.Or(a.source.Prefetch, cfg.Handler.Concurrency)
+	a.store = a.source
 	return a, nil
 }
 
-// runSource is `run` over a queue, or `worker`.
+// runSource is the command run over a queue, or the command worker.
 func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error {
-	ctx, stop := stopAtEnd(ctx)
+	ctx, stop := onTermSignal(ctx)
 	defer stop()
-	surviveReaders()
+	ignoreSIGPIPE()
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // which would end it in the middle of its handlers
+	signal.Notify(hup, syscall.SIGHUP) // otherwise it would end the program while handlers run
 	a, err := g.wireSource(ctx, cfg, 0)
 	if err != nil {
 		return err
@@ -64,17 +65,17 @@ func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error 
 	return a.serve(ctx, g)
 }
 
-// onceSource takes the messages that are ready, at most so many.
+// onceSource handles the messages that are ready, at most --max-records.
 func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.Config, o OnceOptions) error {
 	switch {
 	case o.DryRun:
 		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
-	case o.asked() > 0:
+	case o.selectors() > 0:
 		return usagef("a source has neither ages nor tiers nor IDs: write `backlog once --max-records %d`", cmp.Or(o.MaxRecords, 100))
 	case o.MaxRecords <= 0:
 		return usagef("say how many messages to take at most: --max-records 100")
 	}
-	surviveReaders()
+	ignoreSIGPIPE()
 	a, err := g.wireSource(ctx, cfg, o.MaxRecords)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.
 	if err == nil && report.Refused > 0 {
 		err = fmt.Errorf("outcomes that could not be published: %d; their messages go back to the queue and will be handled again; the log says which and why", report.Refused)
 	}
-	return o.end(g, a.source.Queue, report, obs.Picture.Causes(report.Tier), err)
+	return o.printEnd(g, a.source.Queue, report, obs.Picture.Causes(report.Tier), err)
 }
 
 // statusSource counts the messages of each queue.
@@ -111,22 +112,22 @@ func statusSource(ctx context.Context, g *globalOptions, cfg *config.Config, asJ
 	return printTable(g.out, rows)
 }
 
-// source compares what the broker has with what the source needs.
-func (k *checker) source(ctx context.Context, s *amqp.Settings) {
+// checkSource compares what the broker has with what the source needs.
+func (k *checker) checkSource(ctx context.Context, s *amqp.Settings) {
 	k.AddGood("config", "%s: queue %s", k.g.Config, inspect.Shown(s.Queue))
 	k.AddGood("delays", "%s", s.Delays())
 	if shared := s.Shared(); len(shared) > 0 {
 		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(lists.Map(shared, inspect.Shown), ", "), inspect.Shown(s.Sneakers.RoutingKey))
 	}
-	k.handlers(ctx)
+	k.checkHandlers(ctx)
 	c := amqp.Look(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)
-	k.bad("broker", err)
+	k.failed("broker", err)
 	amqp.AddFindings(&k.Findings, "broker", found)
 }
 
-// initSource declares what is missing, or prints all of it for rabbitmqctl.
+// initSource declares the exchanges and queues that are missing, or prints all of them for rabbitmqctl.
 func initSource(ctx context.Context, g *globalOptions, cfg *config.Config, onlyPrint bool) error {
 	s := sourceOf(cfg)
 	if onlyPrint {
@@ -147,12 +148,12 @@ func initSource(ctx context.Context, g *globalOptions, cfg *config.Config, onlyP
 	return nil
 }
 
-// retrySource gives back what ended in the error queue.
+// retrySource moves messages from the error queue back to the queue.
 func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o RetryOptions) error {
 	if !o.Errors || len(o.IDs) > 0 || o.Narrows() || o.Limit != 0 || o.All {
 		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
 	}
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := onTermOrHangup(ctx)
 	defer stop()
 	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()

@@ -33,15 +33,15 @@ func newStatus(g *globalOptions) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.Var(&flagOf[time.Duration]{to: &o.Idle, read: parseAge}, "fail-if-idle", "fail if no pass has ended for `DURATION`, such as 15m")
-	f.Var(&flagOf[time.Duration]{to: &o.Oldest, read: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION` (and not older than every tier)")
-	f.Var(&flagOf[int]{to: &o.Pending, read: fromOne}, "fail-if-pending", "fail if `N` or more records are pending")
-	f.Var(&flagOf[int]{to: &o.Failed, read: fromOne}, "fail-if-failed", "fail if `N` or more pending records have failed")
+	f.Var(&parsedFlag[time.Duration]{target: &o.Idle, parse: parseAge}, "fail-if-idle", "fail if no pass has ended for `DURATION`, such as 15m")
+	f.Var(&parsedFlag[time.Duration]{target: &o.Oldest, parse: parseAge}, "fail-if-oldest", "fail if a record that was never tried is older than `DURATION` (and not older than every tier)")
+	f.Var(&parsedFlag[int]{target: &o.Pending, parse: parsePositive}, "fail-if-pending", "fail if `N` or more records are pending")
+	f.Var(&parsedFlag[int]{target: &o.Failed, parse: parsePositive}, "fail-if-failed", "fail if `N` or more pending records have failed")
 	o.AddFlags(f)
 	return c
 }
 
-func fromOne(text string) (int, error) {
+func parsePositive(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		err = fmt.Errorf("%q is no number from 1 on", text)

@@ -35,7 +35,7 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	}
 	set := watching[web.Settings](cfg, "web")
 	set.Listen = cmp.Or(set.Listen, defaultListen)
-	ctx, stop := stopOnSignal(ctx)
+	ctx, stop := onTermOrHangup(ctx)
 	defer stop()
 	log := newLog(cfg.Log, g.err)
 	s := g.newServer(cfg, stateOf(cfg, log), log, nil)
@@ -87,13 +87,13 @@ func newToken(g *globalOptions) *cobra.Command {
 	}
 }
 
-// listens returns where pages are served; empty: nowhere.
-func listens(cfg *config.Config) string { return watching[web.Settings](cfg, "web").Listen }
+// webAddress returns where pages are served; empty: nowhere.
+func webAddress(cfg *config.Config) string { return watching[web.Settings](cfg, "web").Listen }
 
-// probedAt returns where a daemon of the configuration answers /healthz, and whether by TLS.
-func probedAt(cfg *config.Config) (address string, secure bool) {
+// probeAddress returns where a daemon of the configuration answers /healthz, and whether by TLS.
+func probeAddress(cfg *config.Config) (address string, secure bool) {
 	if s := watching[web.Settings](cfg, "web"); s.Listen != "" {
 		return s.Listen, s.TLS.Cert != ""
 	}
-	return cmp.Or(scrapedAt(cfg), defaultListen), false
+	return cmp.Or(metricsAddress(cfg), defaultListen), false
 }

@@ -29,7 +29,7 @@ import (
 // dialects are the databases that the program speaks to.
 var dialects = []db.Server{sqlite.Dialect, postgres.Dialect, mysql.Dialect}
 
-// What other commands need to know of databases.
+// What commands need to know about databases.
 const (
 	sqliteDriver = sqlite.Driver
 	mostSkew     = db.MaxSkew
@@ -41,7 +41,7 @@ type (
 	refreshSettings = retry.Refresh
 )
 
-// openDatabase opens the database that the URL names.
+// openDatabase opens the database at the URL.
 func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	dialect, err := serverOf(url)
 	if err != nil {
@@ -50,54 +50,63 @@ func openDatabase(ctx context.Context, url string, o db.Options) (*db.DB, error)
 	return db.Open(ctx, dialect, url, o)
 }
 
-// serverOf returns the kind of server that the URL names.
+// serverOf returns the dialect of the database at the URL.
 func serverOf(url string) (db.Server, error) { return db.DialectOf(url, dialects...) }
 
-// shownURL returns the URL as it may be shown.
-func shownURL(url string) string { return db.RedactURL(url, dialects...) }
+// redactedURL returns the URL without what is secret in it.
+func redactedURL(url string) string { return db.RedactURL(url, dialects...) }
 
-// A setup is the program wired for one configuration.
+// A setup holds the parts of the program, made for one configuration and joined.
 type setup struct {
 	cfg      *config.Config
 	log      *slog.Logger
-	handler  backlog.ConfiguredHandler // nil: none is needed
-	onDead   backlog.ConfiguredHandler // nil: none
-	onOutage backlog.ConfiguredHandler // likewise
+	handler  backlog.ConfiguredHandler // nil: the command needs none
+	onDead   backlog.ConfiguredHandler // nil: none is configured
+	onOutage backlog.ConfiguredHandler // nil: none is configured
 	store    backlog.Store             // what passes work on: the table or the source
-	source   *amqp.Source              // instead of a table; nil: none
+	source   *amqp.Source              // instead of a table; nil: there is a table
 	db       *table.DB
 	table    *table.Table
 	view     *reader.View // of the table, for people
-	work     backlog.Work // as its locks are marked
+	work     backlog.Work // identifies the configuration in its locks
 
-	shared bool            // the database is another setup's, too
+	shared bool            // another setup uses the database, too, and closes it
 	hard   <-chan struct{} // closed by the second signal
 
-	samples []string // rows as they are understood
+	samples []string // some rows as the program reads them, for the log
 }
 
-// wireApp builds what a pass needs and checks it without touching a record: the
-// handler, the table's columns and times, the statements. Whether rows take the
-// statuses is tried before the first one is handled. db is nil, or the database
-// of a setup whose place this one is to take.
-func (g *globalOptions) wireApp(ctx context.Context, cfg *config.Config, log *slog.Logger, now time.Time, db *table.DB) (a *setup, err error) {
-	h, onDead, err := newHandlers(ctx, cfg, log)
+// A wiring says what a setup is made of.
+type wiring struct {
+	cfg *config.Config
+	log *slog.Logger
+	now time.Time
+	db  *table.DB // of the setup that the new one replaces; nil: it opens one
+}
+
+// wirePass makes the setup of a pass and checks it without touching a record: the handlers, the
+// columns, the times and the statements. Whether rows accept the statuses is tried later, before
+// the first record is handled.
+func (g *globalOptions) wirePass(ctx context.Context, w wiring) (*setup, error) {
+	h, onDead, err := newHandlers(ctx, w.cfg, w.log)
 	if err != nil {
 		return nil, err
 	}
-	if a, err = g.wireTable(ctx, cfg, log, table.Options{}, now, db); err != nil {
+	a, err := g.wireTable(ctx, w, table.Options{})
+	if err != nil {
 		return nil, err
 	}
-	if a.onOutage, err = newOnOutage(ctx, cfg, log); err == nil {
+	a.onOutage, err = newOnOutage(ctx, w.cfg, w.log)
+	if err == nil {
 		err = a.wireHandlers(ctx, h, onDead)
 	}
 	if err == nil {
-		err = a.table.ProveWrites(ctx, now)
+		err = a.table.ProveWrites(ctx, w.now)
 	}
 	return a.orClose(err)
 }
 
-// orClose returns the setup or, with an error, closes it.
+// orClose returns the setup. If there is an error, it closes the setup and returns the error.
 func (a *setup) orClose(err error) (*setup, error) {
 	if err != nil {
 		a.close()
@@ -106,9 +115,9 @@ func (a *setup) orClose(err error) (*setup, error) {
 	return a, nil
 }
 
-// introduce logs how the table is understood, and notes at their own level. It is called
-// once all is wired, which may take several tries.
-func (a *setup) introduce(level, notes slog.Level) {
+// logFindings logs how rows are read at one level, and notes about the table at another. It is called
+// after the last try to open the database, so that nothing is logged twice.
+func (a *setup) logFindings(level, notes slog.Level) {
 	for _, s := range a.samples {
 		a.log.Log(context.Background(), level, "as understood", "row", s)
 	}
@@ -120,66 +129,66 @@ func (a *setup) introduce(level, notes slog.Level) {
 
 const noDead = "no dead status is configured: a rejected record is an error like any other"
 
-// onTable opens the table for a command that needs no handler, has do work on it at the
-// time that the command pretends it is, and closes it.
+// onTable opens the table for a command that needs no handler, calls do with it and with the time of
+// --now, and closes it.
 func (g *globalOptions) onTable(ctx context.Context, d dataFlags, o table.Options, do func(a *setup, now time.Time) error) error {
 	_, now := d.clock()
 	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
-	a, err := g.wireTable(ctx, cfg, newLog(cfg.Log, g.err), o, now, nil)
+	a, err := g.wireTable(ctx, wiring{cfg: cfg, log: newLog(cfg.Log, g.err), now: now}, o)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	return flagged(do(a, now))
+	return asFlagError(do(a, now))
 }
 
-// flagged returns the error of a flag with the flag's dashes.
-func flagged(err error) error {
+// asFlagError puts dashes in front of the flag's name if the error is about a flag.
+func asFlagError(err error) error {
 	if wrong, ok := errors.AsType[*reader.Invalid](err); ok && wrong.Field != "" {
 		return usagef("--%w", wrong)
 	}
 	return err
 }
 
-// wireTable opens the table and checks that its times can be read. What only shows
-// records shows them in spite of their times.
-func (g *globalOptions) wireTable(
-	ctx context.Context, cfg *config.Config, log *slog.Logger, o table.Options, now time.Time, db *table.DB,
-) (a *setup, err error) {
-	a = &setup{cfg: cfg, log: log, db: db, shared: db != nil, hard: hardOf(ctx), work: g.workOf(cfg)}
-	if db == nil {
-		if a.db, err = openDatabase(ctx, cfg.Database, o); err != nil {
+// wireTable makes the setup of a table without handlers, and checks that the times of its rows can be
+// right. If they cannot, a read-only setup logs that and shows the records all the same.
+func (g *globalOptions) wireTable(ctx context.Context, w wiring, o table.Options) (*setup, error) {
+	a := &setup{cfg: w.cfg, log: w.log, db: w.db, shared: w.db != nil, hard: hardOf(ctx), work: g.workOf(w.cfg)}
+	if a.db == nil {
+		db, err := openDatabase(ctx, w.cfg.Database, o)
+		if err != nil {
 			return nil, err
 		}
+		a.db = db
 	}
-	t, err := table.New(ctx, a.db, mappingOf(cfg))
+	t, err := table.New(ctx, a.db, mappingOf(w.cfg))
 	if err == nil {
-		if err = t.ProveTimes(ctx, now); err != nil {
-			err = fmt.Errorf("table %s: %w", cfg.Table.Name, err)
+		err = t.ProveTimes(ctx, w.now)
+		if err != nil {
+			err = fmt.Errorf("table %s: %w", w.cfg.Table.Name, err)
 		}
 		if o.ReadOnly && errors.As(err, new(*table.Problem)) {
-			log.Warn("records are shown whose dates cannot be right; passes refuse them", "error", err)
+			w.log.Warn("records are shown whose dates cannot be right; passes refuse them", "error", err)
 			err = nil
 		}
 	}
 	a.table = t
 	a.store = t
-	a.view = &reader.View{Rules: rulesOf(cfg), Table: t}
+	a.view = &reader.View{Rules: rulesOf(w.cfg), Table: t}
 	return a.orClose(err)
 }
 
-// rulesOf returns what the configuration says of records.
+// rulesOf returns the configuration of records, as [reader.View] needs it.
 func rulesOf(cfg *config.Config) reader.Rules {
 	return reader.Rules{
 		Name: cfg.Name, Mapping: cfg.Table, Schedule: cfg.Tiers, Policy: policyOf(cfg.Policy), MaxRecords: cfg.MaxRecords,
 	}
 }
 
-// stateFile returns the keeper of the configuration's checkpoint; a source has one for its
-// pauses alone.
+// stateFile returns the state file of the configuration. A source uses it for pauses only.
 func stateFile(cfg *config.Config) (*checkpoint.File, error) {
 	if s := sourceOf(cfg); s != nil {
 		return checkpoint.At("", s.URL[0], "", s.Queue, "")
@@ -187,8 +196,8 @@ func stateFile(cfg *config.Config) (*checkpoint.File, error) {
 	return checkpoint.At(cfg.State, cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
 }
 
-// stateOf is stateFile for a command that works all the same without a folder for the
-// file, so that this is a warning.
+// stateOf is stateFile for a command that also works without a state file: if there is no place for
+// the file, it logs a warning.
 func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 	f, err := stateFile(cfg)
 	if err != nil {
@@ -197,12 +206,11 @@ func stateOf(cfg *config.Config, log *slog.Logger) *checkpoint.File {
 	return f
 }
 
-// locker returns what passes that run ticks ask for their lock. Others leave no marks:
-// they can do without the memory of ticks, so that it does not matter how they are
-// configured.
-func (a *setup) locker(ticks bool) backlog.Locker {
+// locker returns the locker of passes. Only passes that run ticks put their configuration's marks on
+// the lock: others use no memory of ticks, so that their configuration does not matter.
+func (a *setup) locker(runsTicks bool) backlog.Locker {
 	work := backlog.Work{Name: a.work.Name}
-	if ticks {
+	if runsTicks {
 		work = a.work
 	}
 	locks := a.table.Locker(work)
@@ -213,8 +221,7 @@ func (a *setup) locker(ticks bool) backlog.Locker {
 	return state.RunLocker(locks)
 }
 
-// onFile reports whether the table's lock is a file, which is lost with its process
-// alone.
+// onFile reports whether the table's lock is a file, which a process keeps until it ends.
 func (a *setup) onFile() bool { return strings.HasPrefix(strings.ToLower(a.cfg.Database), "sqlite") }
 
 func (a *setup) close() {
@@ -227,7 +234,7 @@ func (a *setup) close() {
 	}
 }
 
-// engine returns an engine over the setup's table and handler.
+// engine returns an engine over the setup's store and handler.
 func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backlog.Engine {
 	e := &backlog.Engine{
 		Store:           a.store,
@@ -246,13 +253,13 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 		Observe:         observe,
 	}
 	if k := a.cfg.Handler.Kind; k == "lines" || k == "amqp" {
-		e.Timeout = 0 // a worker may have other records to answer first, and keeps to it itself
+		e.Timeout = 0 // the handler enforces it: a worker may have other records to answer first
 	}
 	if a.handler != nil {
-		said := a.handler.Describe()
-		e.MaxPause = said.MaxPause
-		if said.MaxConcurrency > 0 {
-			e.Concurrency = min(e.Concurrency, said.MaxConcurrency)
+		limits := a.handler.Describe()
+		e.MaxPause = limits.MaxPause
+		if limits.MaxConcurrency > 0 {
+			e.Concurrency = min(e.Concurrency, limits.MaxConcurrency)
 		}
 	}
 	if a.source != nil {
@@ -261,7 +268,7 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 	return e
 }
 
-// mappingOf returns the mapping of the table with the columns of the policy.
+// mappingOf returns the mapping of the table, with the columns of the policy.
 func mappingOf(cfg *config.Config) mapping.Mapping {
 	m := cfg.Table
 	if s, ok := cfg.Policy.Settings.(retry.Settings); ok {
@@ -271,8 +278,7 @@ func mappingOf(cfg *config.Config) mapping.Mapping {
 	return m
 }
 
-// knownPolicies tells the configuration which policies there are, beside
-// progressive.
+// knownPolicies returns the settings of all policies but progressive, which has none.
 func knownPolicies() []config.Settings {
 	return lists.Map(retry.Names(), func(name string) config.Settings {
 		return config.Settings{Name: name, New: func() any { return retry.New(name) }}
@@ -282,7 +288,7 @@ func knownPolicies() []config.Settings {
 // policyNames returns the names of all policies.
 func policyNames() []string { return append([]string{"progressive"}, retry.Names()...) }
 
-// policyOf makes the configured policy: nil if age alone decides.
+// policyOf returns the configured policy; nil: progressive, where age alone decides.
 func policyOf(p config.Policy) *backlog.Policy {
 	s, ok := p.Settings.(retry.Settings)
 	if !ok {
@@ -298,21 +304,33 @@ func policyOf(p config.Policy) *backlog.Policy {
 // A simulatedTable is a table in memory for the records of a simulation.
 type simulatedTable struct{ *memory.Store }
 
-// simulation returns how the configuration's schedule is simulated under a policy.
+// simulation returns the options of a simulation of the configured schedule under a policy.
 func simulation(cfg *config.Config, p *backlog.Policy) simulate.Options {
 	return simulate.Options{
-		Schedule: cfg.Tiers, Policy: p, MaxRecords: cfg.MaxRecords, AbortAfter: cfg.AbortAfter, Rate: cfg.Rate, Concurrency: cfg.Handler.Concurrency,
-		NewTable: func() simulate.Table { return simulatedTable{memory.New(memory.Options{Policy: p})} },
+		Schedule:    cfg.Tiers,
+		Policy:      p,
+		MaxRecords:  cfg.MaxRecords,
+		AbortAfter:  cfg.AbortAfter,
+		Rate:        cfg.Rate,
+		Concurrency: cfg.Handler.Concurrency,
+		NewTable:    func() simulate.Table { return simulatedTable{memory.New(memory.Options{Policy: p})} },
 	}
 }
 
 // Add implements simulate.Table.
 func (t simulatedTable) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: r.Memory}
+	row := memory.Row{
+		Key:      backlog.NewKey(int64(place)),
+		Status:   "NEW",
+		Inserted: r.Inserted,
+		Eligible: r.Eligible,
+		Expires:  r.Expires,
+		Memory:   r.Memory,
+	}
 	if r.Failed {
 		row.Status = "ERROR"
 	}
-	if r.Inserted.IsZero() { // what a pass never takes is no record of a simulation
+	if r.Inserted.IsZero() { // a record without a date that no pass takes is not simulated
 		row.NullDate = "newest"
 		if r.Oldest {
 			row.NullDate = "oldest"
@@ -322,50 +340,56 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 }
 
 const (
-	// awayPatience is how long once waits for a database that is away. A
-	// daemon waits until it is stopped.
-	awayPatience = 2 * time.Minute
-	// awayPause is between two tries. A busy database takes seconds by
-	// itself to say so.
-	awayPause = time.Second
+	// openPatience is how long once waits for an unavailable database. A daemon waits until it is stopped.
+	openPatience = 2 * time.Minute
+	// openPause is the pause between two tries. A busy database itself takes seconds to refuse one.
+	openPause = time.Second
 )
 
-// isDenied reports whether a right is missing, which may be granted.
+// isDenied reports whether the error is a missing right, which may still be granted.
 func isDenied(err error) bool {
 	p, ok := errors.AsType[*table.Problem](err)
 	return ok && p.Denied
 }
 
-// whenThere opens the database or the broker, trying again while that is away: for as
-// long as patience says, for ever if that is 0, or until ctx is done. Who waits for ever
-// waits for a missing right, too. A table or a configuration that is wrong is not waited for,
-// nor, with patience, a database that takes no writes: nothing waits to be written yet.
-// waited says that a try has failed and that it was waited for.
-func whenThere[T any](
+// retryOpen calls open until it succeeds, while the database or broker, which what names, is
+// unavailable. It gives up when patience is over (0: never) or ctx is done. waited reports whether a
+// try failed before.
+//
+// A wrong table or configuration is returned at once. With patience, so is a database that accepts no
+// writes, because no outcomes wait to be written yet. Without a limit, a missing right is waited for,
+// too.
+func retryOpen[T any](
 	ctx context.Context, log *slog.Logger, what string, patience time.Duration, open func() (T, error),
 ) (opened T, waited bool, err error) {
-	var said time.Time
-	var why string
-	for began := time.Now(); ; {
+	var logged time.Time
+	var cause string // as it was last logged
+	began := time.Now()
+	for {
 		a, err := open()
 		denied := patience == 0 && isDenied(err)
+		temporary := denied || errors.Is(err, backlog.ErrUnavailable)
+		gaveUp := patience > 0 && (time.Since(began) >= patience || errors.Is(err, backlog.ErrNoWrites))
+		waited = cause != ""
 		switch {
-		case err == nil && why != "":
+		case err == nil && waited:
 			log.Warn("the "+what+" is back", "after", time.Since(began).Round(time.Millisecond).String())
-			notify(log, "STATUS=")
+			notifySystemd(log, "STATUS=")
 			return a, true, nil
-		case !denied && !errors.Is(err, backlog.ErrUnavailable) || patience > 0 && (time.Since(began) >= patience || errors.Is(err, backlog.ErrNoWrites)):
-			return a, why != "", err
-		case ctx.Err() == nil && (why == "" || denied && err.Error() != why):
-			why, said = err.Error(), time.Now()
+		case !temporary || gaveUp:
+			return a, waited, err
+		case ctx.Err() != nil: // a stop is not logged
+		case !waited || denied && err.Error() != cause:
+			cause = err.Error()
+			logged = time.Now()
 			log.Error("waiting for the "+what, "error", err)
-		case ctx.Err() == nil && time.Since(said) >= logging.Remind:
-			said = time.Now()
+		case time.Since(logged) >= logging.Remind:
+			logged = time.Now()
 			log.Warn("still waiting for the "+what, "since", began.UTC().Format(time.RFC3339), "error", err)
 		}
 		// Systemd would take a start that lasts for one that hangs.
-		notify(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")
-		if !backlog.Sleep(ctx, awayPause) {
+		notifySystemd(log, "STATUS=waiting for the "+what+"\nEXTEND_TIMEOUT_USEC=120000000")
+		if !backlog.Sleep(ctx, openPause) {
 			if !errors.Is(err, context.Canceled) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}

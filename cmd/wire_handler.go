@@ -37,8 +37,8 @@ import (
 
 type sqlSettings = work.Settings
 
-// knownSettings tells the configuration which policies and handlers there are.
-// Their packages do not know each other.
+// knownSettings returns the settings of all policies and handlers. The package config decodes into them
+// without importing their packages.
 func knownSettings() config.Known {
 	return config.Known{
 		Policies: knownPolicies(),
@@ -66,7 +66,7 @@ func knownSettings() config.Known {
 	}
 }
 
-// What the configuration asks of these settings: their packages do not know it.
+// The settings implement interfaces of config, which their packages do not import.
 var (
 	_ config.Bounded      = (*lines.Settings)(nil)
 	_ config.Acknowledger = (*amqp.Settings)(nil)
@@ -81,27 +81,27 @@ var (
 	}
 )
 
-// newHandler makes the configured handler and checks it without using the network.
-// A handler that works in the table's database is nil here: newWork makes it. What
-// a handler exchanges with programs and services is logged; log may be nil.
+// newHandler makes the configured handler and checks it without using the network. For the sql handler,
+// which works in the table's database, it returns nil: newWork makes that. What a handler exchanges
+// with programs and services is logged; log may be nil.
 func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
 	if cfg.Handler.Settings == nil {
 		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
 	}
-	return newTool(ctx, cfg, "handler", cfg.Handler.Settings, log)
+	return configuredHandler(ctx, cfg, "handler", cfg.Handler.Settings, log)
 }
 
-// newOnDead likewise makes the handler that is told of dead records, nil if none is.
+// newOnDead makes the handler of on_dead in the same way; nil: none is configured.
 func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
-	return newTool(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
+	return configuredHandler(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
 }
 
-// outageColumns are what on_outage is told.
+// outageColumns are the columns of the record that on_outage is called with.
 var outageColumns = []string{"outage", "cause", "since", "pending"}
 
-// newOnOutage likewise makes the handler that is told of outages.
+// newOnOutage makes the handler of on_outage in the same way; nil: none is configured.
 func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
-	h, err := newTool(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
+	h, err := configuredHandler(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
 	return h, cmp.Or(err, hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h))
 }
 
@@ -114,8 +114,9 @@ func newHandlers(
 	return h, onDead, err
 }
 
-// newTool makes the handler with the settings unless it could never work.
-func newTool(
+// configuredHandler makes the handler with the settings, and prepares it; nil: there are none, or they are those
+// of the sql handler.
+func configuredHandler(
 	ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger,
 ) (backlog.ConfiguredHandler, error) {
 	var h backlog.ConfiguredHandler
@@ -142,7 +143,7 @@ func newTool(
 	default:
 		return nil, nil
 	}
-	// A service that is down is no reason not to start: its records are errors, as at any
+	// Prepare does not call the service: if that is down, the program starts, and its records fail as at any
 	// other time.
 	if err := h.Prepare(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
@@ -150,8 +151,7 @@ func newTool(
 	return h, nil
 }
 
-// newWork makes the handler that works in the table's database, which must
-// understand its statements.
+// newWork makes the sql handler and has the database check its statements.
 func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.Logger) (*work.SQLHandler, error) {
 	s := cfg.Handler.Settings.(*work.Settings)
 	w, err := work.New(t, s.Statements, s.AllowZeroRows)
@@ -162,35 +162,36 @@ func newWork(ctx context.Context, t *table.Table, cfg *config.Config, log *slog.
 	return w, err
 }
 
-// wireHandlers gives the setup its handlers if records have the columns that they ask
-// for. Without h the handler works in the setup's database.
+// wireHandlers gives the setup its handlers, or returns an error if records lack a column that one of them
+// needs. If h is nil, the handler is the sql handler.
 func (a *setup) wireHandlers(ctx context.Context, h, onDead backlog.ConfiguredHandler) (err error) {
 	if h == nil {
 		if h, err = newWork(ctx, a.table, a.cfg, a.log); err != nil {
 			return err
 		}
 	}
-	a.handler, a.onDead = h, onDead
+	a.handler = h
+	a.onDead = onDead
 	given := a.table.Given()
 	return cmp.Or(hasColumns(given, "handler."+a.cfg.Handler.Kind, h), hasColumns(given, "on_dead."+a.cfg.OnDead.Kind, onDead))
 }
 
-// hasColumns returns an error unless records have the columns that the handler
-// configured at this place asks for by name.
-func hasColumns(given []string, place string, h backlog.ConfiguredHandler) error {
+// hasColumns returns an error if records lack a column that the handler needs. key is the handler's key in
+// the configuration.
+func hasColumns(columns []string, key string, h backlog.ConfiguredHandler) error {
 	if h == nil {
 		return nil
 	}
 	for _, name := range h.Describe().Columns {
-		if !slices.Contains(given, name) {
-			return fmt.Errorf("%s: a record has no column %s; %s", place, inspect.Shown(name),
-				mapping.DidYouMean(name, given, "it has: "+strings.Join(lists.Map(given, inspect.Shown), ", ")))
+		if !slices.Contains(columns, name) {
+			return fmt.Errorf("%s: a record has no column %s; %s", key, inspect.Shown(name),
+				mapping.DidYouMean(name, columns, "it has: "+strings.Join(lists.Map(columns, inspect.Shown), ", ")))
 		}
 	}
 	return nil
 }
 
-// closeHandlers ends what the handlers have started.
+// closeHandlers ends the programs and connections of the handlers.
 func (a *setup) closeHandlers() {
 	for _, h := range []backlog.ConfiguredHandler{a.handler, a.onDead} {
 		if c, ok := h.(io.Closer); ok {
@@ -201,8 +202,8 @@ func (a *setup) closeHandlers() {
 	}
 }
 
-// callOf returns what the handler calls, without what is secret about it.
-func callOf(cfg *config.Config) any {
+// handlerCall identifies what the handler calls, without secrets.
+func handlerCall(cfg *config.Config) any {
 	switch s := cfg.Handler.Settings.(type) {
 	case *exec.Settings:
 		return []any{"exec", s.Command}
@@ -220,8 +221,8 @@ func callOf(cfg *config.Config) any {
 	return cfg.Handler.Kind
 }
 
-// newDispatch returns the handler that gives records to workers. A table that is not its
-// own ends the process.
+// newDispatch returns the handler that dispatches records to workers. It stops the process if the queue of
+// outcomes turns out to belong to another table.
 func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettings, log *slog.Logger) *amqp.Dispatch {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -229,14 +230,17 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 	states, _ := json.Marshal(mappingOf(cfg))
 	sum := sha256.Sum256(states)
 	return &amqp.Dispatch{
-		DispatchSettings: *s, Timeout: cfg.Handler.Timeout, Log: log,
-		Table: checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name), States: hex.EncodeToString(sum[:4]),
-		Stop:  ctx.Done(),
-		Fatal: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
+		DispatchSettings: *s,
+		Timeout:          cfg.Handler.Timeout,
+		Log:              log,
+		Table:            checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name),
+		States:           hex.EncodeToString(sum[:4]),
+		Stop:             ctx.Done(),
+		Fatal:            func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },
 	}
 }
 
-// checkHandler finds what is wrong with the handler, or with its network.
+// checkHandler adds what is wrong with the handler or its network to the findings.
 func checkHandler(ctx context.Context, l *inspect.Findings, name string, h backlog.ConfiguredHandler) {
 	d, ok := h.(*amqp.Dispatch)
 	if !ok {
@@ -248,8 +252,8 @@ func checkHandler(ctx context.Context, l *inspect.Findings, name string, h backl
 	amqp.AddFindings(l, name, found)
 }
 
-// dispatching does something with the handler if it gives records to workers.
-func (a *setup) dispatching(do func(*amqp.Dispatch) error) error {
+// withDispatch calls do with the handler if that dispatches records to workers.
+func (a *setup) withDispatch(do func(*amqp.Dispatch) error) error {
 	if d, ok := a.handler.(*amqp.Dispatch); ok {
 		if err := do(d); err != nil {
 			return fmt.Errorf("handler: amqp: %w", err)

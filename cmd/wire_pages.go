@@ -20,23 +20,27 @@ import (
 	"backlog/tiers"
 )
 
-// newServer returns a server of pages and metrics, which does not listen yet. up reports whether the broker
-// answers; nil: the records are a table's.
+// newServer returns a server of pages and metrics that does not listen yet. up reports whether the broker
+// answers; nil: the records are rows of a table.
 func (g *globalOptions) newServer(
 	cfg *config.Config, state *checkpoint.File, log *slog.Logger, up func() bool,
 ) *reader.Server {
 	o := reader.Options{
-		Version: version(), Log: log, State: state, Picture: new(watch.Picture), Clock: time.Now,
-		Up: up,
+		Version: version(),
+		Log:     log,
+		State:   state,
+		Picture: new(watch.Picture),
+		Clock:   time.Now,
+		Up:      up,
 	}
 	return reader.NewServer(reader.New(o, g.readerSettings(cfg, log)))
 }
 
-// readerSettings returns what the configuration says of pages and metrics.
+// readerSettings returns the configuration of pages and metrics.
 func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *reader.Settings {
 	set := &reader.Settings{
 		Rules:      rulesOf(cfg),
-		Database:   shownURL(cfg.Database),
+		Database:   redactedURL(cfg.Database),
 		Zone:       cfg.Timezone,
 		Timer:      g.timer(cfg.ShutdownTimeout),
 		Simulation: simulation(cfg, policyOf(cfg.Policy)),
@@ -49,11 +53,11 @@ func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *re
 		return config.ParseTiers(text, cfg.Timezone)
 	}
 	set.Open = func(ctx context.Context) (*reader.View, func(), error) {
-		shows := *cfg
+		shown := *cfg
 		if len(set.Web.Show) > 0 {
-			shows.Table.Columns = set.Web.Show
+			shown.Table.Columns = set.Web.Show
 		}
-		a, err := g.wireTable(ctx, &shows, log, table.Options{ReadOnly: true, Pool: 1}, time.Now(), nil)
+		a, err := g.wireTable(ctx, wiring{cfg: &shown, log: log, now: time.Now()}, table.Options{ReadOnly: true, Pool: 1})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -62,7 +66,7 @@ func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *re
 	return set
 }
 
-// folder is what relative paths of the settings begin at.
+// folder is the folder of the configuration file, to which paths in it are relative.
 func (g *globalOptions) folder() string { return filepath.Dir(g.Config) }
 
 var _ reader.Daemon = (*process)(nil)
@@ -89,10 +93,10 @@ func (p *process) Resolve(ctx context.Context, answers []backlog.Answer) ([]erro
 	return p.setup().engine(nil, p.observe).Resolve(ctx, answers)
 }
 
-// measure serves metrics of an engine's work on a queue, if its configuration wants that, until the function it
-// returns is called.
-func (a *setup) measure(g *globalOptions, name string, e *backlog.Engine) (stop func(), err error) {
-	if scrapedAt(a.cfg) == "" {
+// serveMetrics serves the metrics of an engine that works on a queue, if they are configured, until stop is
+// called.
+func (a *setup) serveMetrics(g *globalOptions, name string, e *backlog.Engine) (stop func(), err error) {
+	if metricsAddress(a.cfg) == "" {
 		return func() {}, nil
 	}
 	s := g.newServer(a.cfg, stateOf(a.cfg, a.log), a.log, a.source.Up)
@@ -100,21 +104,23 @@ func (a *setup) measure(g *globalOptions, name string, e *backlog.Engine) (stop 
 	s.ObserveEvents()
 	s.SetEngine(e)
 	s.Metrics.SetSchedule([]tiers.Tier{{Name: name}}, false)
-	logged := e.Observe
+	logEvent := e.Observe
 	e.Observe = func(ev backlog.Event) {
-		logged(ev)
+		logEvent(ev)
 		s.Metrics.Observe(ev)
 	}
 	return s.Close, s.Listen()
 }
 
-// watching returns the settings of that name.
+// watching returns the settings of pages, metrics or pings by their name.
 func watching[T any](cfg *config.Config, name string) *T { return cfg.Watching[name].(*T) }
 
-// scrapedAt returns where metrics are served apart from pages; empty: nowhere.
-func scrapedAt(cfg *config.Config) string { return watching[metrics.Settings](cfg, "metrics").Listen }
+// metricsAddress returns the address of metrics that are not served with the pages; "": there is none.
+func metricsAddress(cfg *config.Config) string {
+	return watching[metrics.Settings](cfg, "metrics").Listen
+}
 
-// checkPings reports a tier that pings are about and that does not exist.
+// checkPings returns an error if pings are configured for a tier that does not exist.
 func checkPings(cfg *config.Config) error {
 	if s := watching[pings.Settings](cfg, "pings"); s.URL != "" {
 		return s.CheckTiers(cfg.Tiers.Tiers())
@@ -122,8 +128,8 @@ func checkPings(cfg *config.Config) error {
 	return nil
 }
 
-// checkPages returns where pages are to be served, if they are, and why they could not be.
-func (g *globalOptions) checkPages(cfg *config.Config) (at string, err error) {
-	state, _ := stateFile(cfg) // check tells by itself what is wrong with it
-	return listens(cfg), watching[web.Settings](cfg, "web").CheckFiles(g.folder(), state.Folder())
+// checkPages returns the address of the pages, "" if there are none, and what is wrong with their files.
+func (g *globalOptions) checkPages(cfg *config.Config) (address string, err error) {
+	state, _ := stateFile(cfg) // its errors are reported apart
+	return webAddress(cfg), watching[web.Settings](cfg, "web").CheckFiles(g.folder(), state.Folder())
 }

@@ -28,22 +28,22 @@ func runWorker(ctx context.Context, g *globalOptions) error {
 		return err
 	}
 	s := cfg.Worker.(*amqp.WorkerSettings) // the only kind there is
-	cfg.Table.Name = s.Name                // for handlers that tell where a record is from
+	cfg.Table.Name = s.Name                // for handlers that pass on where a record is from
 	return runSource(ctx, g, cfg)
 }
 
-// serve handles messages until ctx is done: those of a source, or the requests to a worker.
+// serve handles the messages of a source, or the requests to a worker, until ctx is done.
 func (a *setup) serve(ctx context.Context, g *globalOptions) error {
 	obs := logging.New(a.log)
 	obs.Server = logging.Broker
 	defer obs.End()
 	e := a.engine(nil, func(ev backlog.Event) {
 		if ev.Kind == backlog.Paused {
-			a.source.Pause(ev.At) // others may take the messages meanwhile
+			a.source.Pause(ev.At) // leaves the messages to other consumers
 		}
 		obs.Observe(ev)
 	})
-	name := a.source.Queue // for the log
+	name := a.source.Queue // in the log
 	if w, ok := a.store.(*amqp.Worker); ok {
 		e.Policy = nil
 		e.Handler = w
@@ -53,27 +53,27 @@ func (a *setup) serve(ctx context.Context, g *globalOptions) error {
 	} else {
 		e.Paused = stateOf(a.cfg, a.log).PausedBy(time.Now, a.log)
 	}
-	unmeasured, err := a.measure(g, name, e)
-	defer unmeasured()
+	stopMetrics, err := a.serveMetrics(g, name, e)
+	defer stopMetrics()
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
-		notify(a.log, daemon.SdNotifyStopping)
-		a.sayStopping()
+		notifySystemd(a.log, daemon.SdNotifyStopping)
+		a.logStopping()
 		a.source.Stop()
 	})()
-	over, end := context.WithCancel(context.Background())
+	running, end := context.WithCancel(context.Background())
 	defer end()
-	go keepWatchdog(over, a.log, func() bool { return true })
-	_, _, err = whenThere(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
+	go keepWatchdog(running, a.log, func() bool { return true })
+	_, _, err = retryOpen(ctx, a.log, "broker", 0, func() (any, error) { return nil, a.source.Open(ctx) })
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	if ctx.Err() == nil {
 		a.log.Info("taking messages", "queue", a.source.Queue, "prefetch", a.source.Prefetch)
 	}
-	notify(a.log, daemon.SdNotifyReady)
+	notifySystemd(a.log, daemon.SdNotifyReady)
 	err = a.source.Serve(ctx, e, name)
 	if err != nil {
 		return err
