@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 )
 
 // These stores and handlers are written from the documentation of the interfaces alone. The
@@ -241,9 +242,12 @@ func TestStoreAndHandlerWithAllTheyMayHave(t *testing.T) {
 		}
 		engine := &backlog.Engine{Store: office, Handler: man, OnDead: backlog.HandlerFunc(onDead)}
 		report, err := engine.Pass(t.Context(), backlog.Pass{MaxAge: 24 * time.Hour, Widest: true})
-		if err != nil || report.Succeeded != 2 || report.Unreadable != 1 || report.Expired != 1 {
-			t.Errorf("%+v, %v", report, err)
+		if err != nil {
+			t.Errorf("the pass: %v", err)
 		}
+		testkit.Equal(t, "succeeded", report.Succeeded, 2)
+		testkit.Equal(t, "unreadable", report.Unreadable, 1)
+		testkit.Equal(t, "expired", report.Expired, 1)
 		if err := engine.Probe(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -368,9 +372,12 @@ func TestQueueFromItsDocumentation(t *testing.T) {
 			return nil
 		}
 		report, err := (&backlog.Engine{Store: belt, Handler: backlog.HandlerFunc(send)}).Pass(ctx, backlog.Pass{MaxAge: time.Hour})
-		if err != nil || report.Succeeded != 2 || report.Skipped != 1 || report.Stopped != backlog.StoppedSignal {
-			t.Errorf("%+v, %v", report, err)
+		if err != nil {
+			t.Errorf("the pass: %v", err)
 		}
+		testkit.Equal(t, "succeeded", report.Succeeded, 2)
+		testkit.Equal(t, "skipped", report.Skipped, 1)
+		testkit.Equal(t, "stopped by", report.Stopped, backlog.StoppedSignal)
 		belt.visits.want(t, "Release")
 	})
 }

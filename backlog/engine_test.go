@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 func TestFreshBeforeFailedNewestFirst(t *testing.T) {
@@ -129,9 +130,10 @@ func TestReportAddsUp(t *testing.T) {
 		if got, want := outcomes(rep), "99 succeeded, 300 failed, 100 rejected, 200 skipped, 100 conflicts, 1 refused"; got != want {
 			t.Errorf("want %s, got %s", want, got)
 		}
-		if rep.Selected != 800 || !rep.Complete || rep.Tier != "1d" || rep.MaxAge != day {
-			t.Errorf("want 800 selected by a complete pass of tier 1d and a day, got %+v", rep)
-		}
+		testkit.Equal(t, "selected", rep.Selected, 800)
+		testkit.Equal(t, "the pass is complete", rep.Complete, true)
+		testkit.Equal(t, "tier", rep.Tier, "1d")
+		testkit.Equal(t, "age", rep.MaxAge, day)
 		counted := make(map[backlog.Outcome]int)
 		for _, ev := range b.events.of(backlog.AttemptEnded) {
 			counted[ev.Outcome]++
@@ -272,8 +274,13 @@ func TestRefusedRow(t *testing.T) {
 				t.Errorf("want the refused row as it was, got %s", got)
 			}
 			events := b.events.of(backlog.Refused)
-			if len(events) != 1 || id(events[0].Record) != 3 || events[0].Err != reason || events[0].Outcome != backlog.OutcomeOf(do(nil, nil)) {
-				t.Errorf("want one Refused event with record 3, its outcome and the reason, got %+v", events)
+			if len(events) != 1 {
+				t.Fatalf("want one Refused event, got %+v", events)
+			}
+			testkit.Equal(t, "record of the event", id(events[0].Record), 3)
+			testkit.Equal(t, "outcome of the event", events[0].Outcome, backlog.OutcomeOf(do(nil, nil)))
+			if events[0].Err != reason {
+				t.Errorf("want the event to have the reason, got %v", events[0].Err)
 			}
 			// It would be done again at every tick for ever.
 			for range 2 {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 )
 
 func TestLogExchange(t *testing.T) {
@@ -31,10 +32,16 @@ func TestLogExchange(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line.Level != "DEBUG" || line.Msg != "exchange" || line.Attempt != "attempt" || line.ID != "7" || line.Sent != "short \uFFFD" {
-		t.Errorf("logged %+v", line)
+	testkit.Equal(t, "level", line.Level, "DEBUG")
+	testkit.Equal(t, "message", line.Msg, "exchange")
+	testkit.Equal(t, "attempt", line.Attempt, "attempt")
+	testkit.Equal(t, "id", line.ID, "7")
+	testkit.Equal(t, "sent", line.Sent, "short \uFFFD")
+	if n := len(line.Got); n < 2000 || n > 2<<10 {
+		t.Errorf("a long text is cut to %d bytes, want 2000 to 2 KiB", n)
 	}
-	if len(line.Got) > 2<<10 || len(line.Got) < 2000 || !strings.HasSuffix(line.Got, "ä…") || !utf8.ValidString(line.Got) {
-		t.Errorf("a long text is cut to %d bytes: …%q", len(line.Got), line.Got[max(0, len(line.Got)-10):])
+	if !strings.HasSuffix(line.Got, "ä…") {
+		t.Errorf("a long text ends in %q, want a whole letter and …", line.Got[max(0, len(line.Got)-10):])
 	}
+	testkit.Equal(t, "a long text is valid UTF-8", utf8.ValidString(line.Got), true)
 }

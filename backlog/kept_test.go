@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // keptBench returns a bench with records at handlers that take ten seconds, and
@@ -153,11 +154,15 @@ func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 					t.Errorf("want to be told that the store was away, got %v", ev.Err)
 				}
 			}
-			if back && (b.statuses()["SUCCESS"] != 10 || len(unwritten) > 0 || took > 0) {
-				t.Errorf("want all done, got %v, %d given up", b.statuses(), len(unwritten))
-			}
-			if !back && (len(unwritten) != 2 || took < 3*time.Second || took > 4*time.Second) {
-				t.Errorf("want the two outcomes given up 3s after the stop, got %d after %v", len(unwritten), took)
+			if back {
+				testkit.Equal(t, "rows with SUCCESS", b.statuses()["SUCCESS"], 10)
+				testkit.Equal(t, "outcomes given up", len(unwritten), 0)
+				testkit.Equal(t, "time from the stop to the end", took, 0)
+			} else {
+				testkit.Equal(t, "outcomes given up", len(unwritten), 2)
+				if took < 3*time.Second || took > 4*time.Second {
+					t.Errorf("want the outcomes given up 3s after the stop, got %v", took)
+				}
 			}
 			for _, n := range []int{3, 4} {
 				if calls := len(b.calls.of(n)); calls != 1 {
@@ -197,8 +202,12 @@ func TestFlush(t *testing.T) {
 			fctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			b.Flush(fctx)
-			if n := len(b.events.of(backlog.Unwritten)); back && (n > 0 || b.statuses()["SUCCESS"] != 2) || !back && n != 2 {
-				t.Errorf("back=%t: want the outcomes written or given up, got %d given up, %v", back, n, b.statuses())
+			unwritten := len(b.events.of(backlog.Unwritten))
+			if back {
+				testkit.Equal(t, "outcomes given up", unwritten, 0)
+				testkit.Equal(t, "rows with SUCCESS", b.statuses()["SUCCESS"], 2)
+			} else {
+				testkit.Equal(t, "outcomes given up", unwritten, 2)
 			}
 		})
 	}

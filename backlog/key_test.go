@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 )
 
 func TestKeyText(t *testing.T) {
@@ -223,8 +224,9 @@ func FuzzCursor(f *testing.F) {
 		if err != nil || string(second) != string(first) {
 			t.Fatalf("accepted %q, wrote %s, read it and wrote %s, error %v", text, first, second, err)
 		}
-		if again.Segment != c.Segment || again.Before != c.Before || again.Key.Hash() != c.Key.Hash() || reflect.TypeOf(again.Order) != reflect.TypeOf(c.Order) {
-			t.Fatalf("accepted %q as %#v, which came back as %#v", text, c, again)
-		}
+		testkit.Equal(t, "segment that came back", again.Segment, c.Segment)
+		testkit.Equal(t, "before that came back", again.Before, c.Before)
+		testkit.Equal(t, "hash of the key that came back", again.Key.Hash(), c.Key.Hash())
+		testkit.Equal(t, "type of the order that came back", reflect.TypeOf(again.Order), reflect.TypeOf(c.Order))
 	})
 }

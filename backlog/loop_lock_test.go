@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // lockedBy takes the run lock as another process would.
@@ -211,9 +212,12 @@ func TestRunLockCannotBeTaken(t *testing.T) {
 				if c.errs[0] != denied {
 					return
 				}
-				if !errors.Is(end.Err, denied) || end.Report == nil || end.Report.Stopped != backlog.StoppedError || end.Report.Tier != "1d" || end.Report.MaxAge != day {
-					t.Errorf("want the end of the pass to say why it could not begin, got %+v", end)
+				if !errors.Is(end.Err, denied) || end.Report == nil {
+					t.Fatalf("want the end of the pass to have a report, and why it could not begin, got %+v", end)
 				}
+				testkit.Equal(t, "stopped by", end.Report.Stopped, backlog.StoppedError)
+				testkit.Equal(t, "tier", end.Report.Tier, "1d")
+				testkit.Equal(t, "age", end.Report.MaxAge, day)
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // A losable locker's locks are lost when the test says so.
@@ -85,9 +86,10 @@ func TestPassesStopWhenTheRunLockIsLost(t *testing.T) {
 					"1h0m0s started 7d", "1h1m6s lock lost", "1h1m6s ended 7d", // its handlers are ended
 					"1h1m30s waiting 7d", "1h1m45.5s started 7d", "1h5m33.5s ended 7d")
 				ends := b.events.of(backlog.PassEnded)
-				if ends[0].Report.Stopped != backlog.StoppedLock || ends[0].Report.Succeeded != 12 || ends[0].Report.Interrupted != 2 || !ends[1].Report.Complete {
-					t.Errorf("want a pass that was stopped with 12 records done and two interrupted and then a complete one, got %+v and %+v", ends[0].Report, ends[1].Report)
-				}
+				testkit.Equal(t, "the first pass was stopped by", ends[0].Report.Stopped, backlog.StoppedLock)
+				testkit.Equal(t, "its successes", ends[0].Report.Succeeded, 12)
+				testkit.Equal(t, "its interrupted records", ends[0].Report.Interrupted, 2)
+				testkit.Equal(t, "the second pass is complete", ends[1].Report.Complete, true)
 				if lost := b.events.of(backlog.LockLost); !errors.Is(lost[0].Err, gone) {
 					t.Errorf("want the event to say why, got %v", lost[0].Err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -300,9 +301,12 @@ func TestReload(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		old, again := sorted(hands["old"]), hands["new"]
-		if !slices.Equal(old, []int{1, 2}) || len(again) != 3 || again[0] != 11 || !slices.Equal(sorted(again[1:]), []int{1, 2}) {
-			t.Errorf("want the old engine to end what it began and the new one to take the new record and, later, those that failed; got %v and %v", old, again)
+		testkit.Equal(t, "the old engine ends what it began", old, []int{1, 2})
+		if len(again) != 3 {
+			t.Fatalf("the new engine took the records %v, want three", again)
 		}
+		testkit.Equal(t, "the new engine takes first the new record", again[0], 11)
+		testkit.Equal(t, "and later those that failed", sorted(again[1:]), []int{1, 2})
 		if got := b.statuses()["SUCCESS"]; got != 3 {
 			t.Errorf("want all three records done in the end, got %v", b.statuses())
 		}
@@ -337,9 +341,12 @@ func TestReloadTakesUpTheRest(t *testing.T) {
 			t.Errorf("want 49 of 50 records taken up a minute after the reload, got %d: %v", done, b.statuses())
 		}
 		ended := b.events.of(backlog.PassEnded)
-		if len(ended) != 2 || ended[0].Report.Stopped != backlog.StoppedReload || !ended[1].Report.Complete || !ended[1].Report.Started.Equal(ended[0].Report.Started) {
-			t.Errorf("want a pass stopped by the reload and a complete one, got %+v", ended)
+		if len(ended) != 2 {
+			t.Fatalf("want two passes, got %+v", ended)
 		}
+		testkit.Equal(t, "the first was stopped by", ended[0].Report.Stopped, backlog.StoppedReload)
+		testkit.Equal(t, "the second is complete", ended[1].Report.Complete, true)
+		testkit.Equal(t, "the second has the start of the first", ended[1].Report.Started, ended[0].Report.Started)
 	})
 }
 

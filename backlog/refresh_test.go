@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -85,8 +86,12 @@ func TestRefreshBeginsWithItsHandler(t *testing.T) {
 		if r := b.pass(t); r.Succeeded != 20 || r.Overdue != 0 || r.Conflicts != 0 {
 			t.Errorf("%+v", r)
 		}
-		if got := b.refreshOf(t, 20); got.UID != "" || got.AttemptNo != 0 || !got.Deadline.IsZero() || time.Until(got.Next) < 59*time.Minute {
-			t.Errorf("%+v", got)
+		got := b.refreshOf(t, 20)
+		testkit.Equal(t, "UID", got.UID, "")
+		testkit.Equal(t, "number of the attempt", got.AttemptNo, 0)
+		testkit.Equal(t, "deadline", got.Deadline, time.Time{})
+		if next := time.Until(got.Next); next < 59*time.Minute {
+			t.Errorf("the next start is in %v, want an hour", next)
 		}
 	})
 }
@@ -235,14 +240,18 @@ func TestRefreshReleases(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r, err := b.Pass(ctx, backlog.Pass{Tier: "1m", MaxAge: day})
-		if err != nil || r.Skipped != 1 || r.Interrupted != 1 || r.Failed != 0 {
-			t.Errorf("%+v, %v", r, err)
+		if err != nil {
+			t.Errorf("the pass: %v", err)
 		}
+		testkit.Equal(t, "skipped", r.Skipped, 1)
+		testkit.Equal(t, "interrupted", r.Interrupted, 1)
+		testkit.Equal(t, "failed", r.Failed, 0)
 		for i, want := range before {
 			got := b.refreshOf(t, i+1)
-			if got.UID != "" || !got.Deadline.IsZero() || got.AttemptNo != want.AttemptNo || !got.Next.Equal(want.Next) {
-				t.Errorf("%+v; want %+v", got, want)
-			}
+			testkit.Equal(t, "UID", got.UID, "")
+			testkit.Equal(t, "deadline", got.Deadline, time.Time{})
+			testkit.Equal(t, "number of the attempt", got.AttemptNo, want.AttemptNo)
+			testkit.Equal(t, "next start", got.Next, want.Next)
 		}
 	})
 }

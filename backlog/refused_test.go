@@ -13,6 +13,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // A trier is a table that can be asked to try an outcome.
@@ -69,9 +70,12 @@ func TestTrialThatIsRefused(t *testing.T) {
 			return broken
 		})
 		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
-		if !errors.Is(err, errCheck) || len(rows) != 3 || rep.Selected != 0 || len(b.calls.all()) > 0 {
-			t.Errorf("got %v after %d rows and %d calls, %s; want the reason after 3 rows", err, len(rows), len(b.calls.all()), outcomes(rep))
+		if !errors.Is(err, errCheck) {
+			t.Errorf("got the error %v, want %v", err, errCheck)
 		}
+		testkit.Equal(t, "rows that were tried", len(rows), 3)
+		testkit.Equal(t, "selected", rep.Selected, 0)
+		testkit.Equal(t, "calls", len(b.calls.all()), 0)
 		broken = nil
 		if rep := b.pass(t); rep.Succeeded != 20 {
 			t.Errorf("after it was mended: %s", outcomes(rep))
@@ -247,8 +251,10 @@ func TestPassEndsAfterRefusalsInARow(t *testing.T) {
 		if err == nil || !errors.Is(err, errCheck) || !strings.Contains(err.Error(), "refused 10 outcomes in a row") {
 			t.Errorf("want the pass to end with the number and the last reason, got %v", err)
 		}
-		if got := outcomes(rep); rep.Stopped != backlog.StoppedError || rep.Succeeded != 1 || rep.Refused < 14 || rep.Refused > 16 {
-			t.Errorf("want 14 refused and one or two that were under way, got %s; stopped by %s", got, rep.Stopped)
+		testkit.Equal(t, "stopped by", rep.Stopped, backlog.StoppedError)
+		testkit.Equal(t, "succeeded", rep.Succeeded, 1)
+		if rep.Refused < 14 || rep.Refused > 16 {
+			t.Errorf("want 14 refused and one or two that were under way, got %s", outcomes(rep))
 		}
 	})
 }
@@ -482,8 +488,15 @@ func TestOutcomesThatNoTrialForesees(t *testing.T) {
 			return left, nil
 		}
 		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
-		if !errors.Is(err, errCheck) || rep.Succeeded != 20 || rep.Refused < 10 || rep.Refused > 15 || rep.Resume.FreshLast.IsZero() {
-			t.Errorf("got %s, %v; want the failed ones to succeed and some ten refused", outcomes(rep), err)
+		if !errors.Is(err, errCheck) {
+			t.Errorf("got the error %v, want %v", err, errCheck)
+		}
+		testkit.Equal(t, "failed records that succeed", rep.Succeeded, 20)
+		if rep.Refused < 10 || rep.Refused > 15 {
+			t.Errorf("want 10 to 15 refused, got %d", rep.Refused)
+		}
+		if rep.Resume.FreshLast.IsZero() {
+			t.Errorf("want the place among fresh records kept, got %+v", rep.Resume)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // A settled is one group that came to the store.
@@ -358,8 +359,10 @@ func TestSettleFailsForGood(t *testing.T) {
 					t.Errorf("want an Unwritten event for each of %d outcomes, got %d", rep.Unwritten, len(events))
 				}
 				for _, ev := range events {
-					if ev.Record == nil || ev.Outcome != backlog.Succeeded || ev.Tier != "1d" || !errors.Is(ev.Err, full) {
-						t.Errorf("want an event with tier, record, outcome and the store's error, got %+v", ev)
+					testkit.Equal(t, "outcome of the event", ev.Outcome, backlog.Succeeded)
+					testkit.Equal(t, "tier of the event", ev.Tier, "1d")
+					if ev.Record == nil || !errors.Is(ev.Err, full) {
+						t.Errorf("want an event with its record and the store's error, got %+v", ev)
 					}
 				}
 				h.settle = nil

@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // A settler is a handler that settles its own successes, in the table of the
@@ -103,8 +104,13 @@ func TestSettlingOutcomes(t *testing.T) {
 			}
 		}
 		c := b.events.of(backlog.Conflicted)
-		if len(c) != 1 || id(c[0].Record) != 6 || c[0].Outcome != backlog.Succeeded || !errors.Is(c[0].Err, backlog.ErrConflict) {
-			t.Errorf("Conflicted: got %+v, want one of record 6", c)
+		if len(c) != 1 {
+			t.Fatalf("Conflicted: got %+v, want one", c)
+		}
+		testkit.Equal(t, "record in conflict", id(c[0].Record), 6)
+		testkit.Equal(t, "its outcome", c[0].Outcome, backlog.Succeeded)
+		if !errors.Is(c[0].Err, backlog.ErrConflict) {
+			t.Errorf("its error is %v, want %v", c[0].Err, backlog.ErrConflict)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 func TestWidestPassExpires(t *testing.T) {
@@ -80,9 +81,12 @@ func TestUnreadableRowsAreCountedAndNeverHandled(t *testing.T) {
 		}
 		events := b.events.of(backlog.UnreadableRow)
 		for i, ev := range events {
-			if ev.Tier != "1d" || ev.Record == nil || id(ev.Record) != 1001+i || !strings.Contains(fmt.Sprint(ev.Err), "is no time") {
-				t.Errorf("want an event that names row %d and the reason, got %+v", 1001+i, ev)
+			if ev.Record == nil {
+				t.Fatalf("want an event that names row %d, got %+v", 1001+i, ev)
 			}
+			testkit.Equal(t, "row of the event", id(ev.Record), 1001+i)
+			testkit.Equal(t, "tier of the event", ev.Tier, "1d")
+			testkit.Contains(t, "reason of the event", fmt.Sprint(ev.Err), "is no time")
 		}
 		if len(events) != 3 {
 			t.Errorf("want 3 events, got %d", len(events))

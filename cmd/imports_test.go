@@ -85,6 +85,10 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // they share from handlertest: neither is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
+	case imported == "internal/testkit":
+		return s.test || strings.HasPrefix(s.folder, "internal/")
+	case s.folder == "internal/testkit":
+		return imported == s.folder && s.test
 	case imported == "internal/testserver":
 		return s.test
 	case imported == "internal/handlertest":
@@ -212,7 +216,9 @@ func TestImportsOfOthers(t *testing.T) {
 				t.Errorf("%s imports %s, but a daemon knows no process, log or page", s.path, p)
 			}
 			for driver, folder := range drivers {
-				if (p == driver || strings.HasPrefix(p, driver+"/")) && s.folder != folder && !(s.test && strings.HasPrefix(s.folder, "backlog/table")) {
+				ofDriver := p == driver || strings.HasPrefix(p, driver+"/")
+				testOfTable := s.test && strings.HasPrefix(s.folder, "backlog/table")
+				if ofDriver && s.folder != folder && !testOfTable {
 					t.Errorf("%s imports the driver %s, which is for %s", s.path, p, folder)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -150,8 +151,15 @@ func TestCronDueIsCounted(t *testing.T) {
 		if more {
 			want = 10000
 		}
-		if len(due) != 1 || due[0].Ticks != want || due[0].More != more || due[0].Last != at(t, test.last) {
-			t.Errorf("%s %s: due %v; want %d ticks until %s", test.expr, test.zone, due, test.ticks, test.last)
+		what := test.expr + " " + test.zone
+		if len(due) != 1 {
+			t.Errorf("%s: got %v, want one tier due", what, due)
+			continue
+		}
+		testkit.Equal(t, what+": ticks", due[0].Ticks, want)
+		testkit.Equal(t, what+": there are more", due[0].More, more)
+		if last := at(t, test.last); due[0].Last != last {
+			t.Errorf("%s: the last tick is %v, want %v", what, due[0].Last, last)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/watch"
+	"backlog/internal/testkit"
 )
 
 func aPass(n int) watch.Pass {
@@ -44,8 +45,17 @@ func TestPassesAreCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err = f.Passes()
-		if err != nil || len(list) < lines+1 || list[len(list)-1].Selected != 9 || lines > 0 && list[lines-1].Selected != lines-1 {
-			t.Fatalf("cut at %d, then one added: %+v, %v", cut, list, err)
+		if err != nil {
+			t.Fatalf("cut at %d, then one added: %v", cut, err)
+		}
+		if len(list) < lines+1 {
+			t.Fatalf("cut at %d, then one added: got %d passes, want at least %d", cut, len(list), lines+1)
+		}
+		if last := list[len(list)-1]; last.Selected != 9 {
+			t.Fatalf("cut at %d, then one added: the last pass is %+v, want the added one", cut, last)
+		}
+		if lines > 0 && list[lines-1].Selected != lines-1 {
+			t.Fatalf("cut at %d, then one added: the last whole pass is %+v, want number %d", cut, list[lines-1], lines-1)
 		}
 	}
 }
@@ -70,9 +80,17 @@ func TestPassesAreBounded(t *testing.T) {
 		}
 		most = max(most, info.Size())
 	}
-	if list, err := f.Passes(); most > 2<<20+20<<10 || most < 2<<20 || len(list) < 90 || err != nil || len(list[0].Causes) != 20 {
-		t.Errorf("at most %d bytes, %d passes, %v", most, len(list), err)
+	if most < 2<<20 || most > 2<<20+20<<10 {
+		t.Errorf("the file grew to %d bytes, want 2 MiB and at most 20 KiB more", most)
 	}
+	list, err := f.Passes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 90 {
+		t.Fatalf("got %d passes, want at least 90", len(list))
+	}
+	testkit.Equal(t, "causes of a pass", len(list[0].Causes), 20)
 	if err := os.WriteFile(path, bytes.Repeat([]byte(`{"tier":"1d"}`+"\n"), 1500), 0o644); err != nil {
 		t.Fatal(err)
 	}

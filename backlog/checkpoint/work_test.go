@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -113,19 +114,33 @@ func TestTakeTicks(t *testing.T) {
 	f := &checkpoint.File{Path: filepath.Join(dir, "state.json")}
 	mail, sms := work("mail"), work("sms")
 	was, rivalry, err := f.TakeTicks(mail, false, now)
-	if was != nil || rivalry != nil || err != nil || was.Differs(mail) != nil {
-		t.Errorf("of nothing: %+v, %v, %v", was, rivalry, err)
+	if was != nil || rivalry != nil || err != nil {
+		t.Errorf("of nothing: got %+v, rivalry %v, error %v, want none of them", was, rivalry, err)
+	}
+	if differs := was.Differs(mail); differs != nil {
+		t.Errorf("nothing differs from mail in %q", differs)
 	}
 	was, rivalry, err = f.TakeTicks(mail, false, now)
-	if was == nil || was.Differs(mail) != nil || rivalry != nil || err != nil {
-		t.Errorf("again: %+v, %v, %v", was, rivalry, err)
+	if rivalry != nil || err != nil {
+		t.Errorf("again: got rivalry %v, error %v, want neither", rivalry, err)
+	}
+	if was == nil {
+		t.Fatal("again: the state is without what it was kept for")
+	}
+	if differs := was.Differs(mail); differs != nil {
+		t.Errorf("again: what was kept differs in %q", differs)
 	}
 	_, rivalry, err = f.TakeTicks(sms, false, now)
 	if kept, _ := f.State(); rivalry == nil || err != nil || kept.Work.Config != mail.Config {
 		t.Errorf("another's: %v, %v, kept for %+v", rivalry, err, kept.Work)
 	}
 	was, rivalry, err = f.TakeTicks(sms, true, now)
-	if kept, _ := f.State(); rivalry != nil || err != nil || kept.Work.Config != sms.Config || !slices.Contains(was.Differs(sms), "where") {
-		t.Errorf("replaced: %v, %v, kept for %+v", rivalry, err, kept.Work)
+	if rivalry != nil || err != nil {
+		t.Errorf("replaced: got rivalry %v, error %v, want neither", rivalry, err)
+	}
+	kept, _ := f.State()
+	testkit.Equal(t, "replaced: it is kept for", kept.Work.Config, sms.Config)
+	if differs := was.Differs(sms); !slices.Contains(differs, "where") {
+		t.Errorf("replaced: what was kept before differs in %q, want where among them", differs)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/mapping"
+	"backlog/internal/testkit"
 )
 
 func ExampleLoad() {
@@ -49,15 +50,15 @@ func loadText(t *testing.T, text string) *config.Config {
 // defaults: but for its handler it says nothing new.
 func TestExampleFile(t *testing.T) {
 	c := loadText(t, readExample(t))
-	equal(t, "tiers", len(c.Tiers.Tiers()), 6)
-	equal(t, "exec", c.Handler.Settings, any(&exec.Settings{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}}))
+	testkit.Equal(t, "tiers", len(c.Tiers.Tiers()), 6)
+	testkit.Equal(t, "exec", c.Handler.Settings, any(&exec.Settings{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}}))
 
 	want := mustLoad(t, "ok-tiers-only.yaml")
 	want.Tiers, want.Handler.Settings, want.Handler.Kind = c.Tiers, c.Handler.Settings, "exec"
 	for _, s := range []*mapping.State{&want.Table.New, &want.Table.Error, &want.Table.Success} {
 		s.Explicit = true
 	}
-	equal(t, "config", c, want)
+	testkit.Equal(t, "config", c, want)
 }
 
 // TestExampleFileDatabase: it shows each kind of database that there is.
@@ -103,8 +104,8 @@ func TestExampleFileRefresh(t *testing.T) {
 	}
 	short := func(settings string) config.Policy { return policy("policy: {refresh: {" + settings + "}}\n") }
 	base := policy(blocks[0])
-	equal(t, "refresh", base, short("every: 2h, timeout: 1h"))
-	equal(t, "expr", policy(blocks[1]), short("every: 2h, timeout: 1h, intervals: [0, 5m]"))
+	testkit.Equal(t, "refresh", base, short("every: 2h, timeout: 1h"))
+	testkit.Equal(t, "expr", policy(blocks[1]), short("every: 2h, timeout: 1h, intervals: [0, 5m]"))
 	option := regexp.MustCompile(`(?m)^#       # (.*)$`)
 	found := option.FindAllStringSubmatchIndex(blocks[0], -1)
 	if len(found) != 7 {
@@ -137,7 +138,7 @@ func TestExampleFileLongForm(t *testing.T) {
 		}
 		b.WriteString(line)
 	}
-	equal(t, "inserted", loadText(t, b.String()).Table.Inserted, mapping.Time{
+	testkit.Equal(t, "inserted", loadText(t, b.String()).Table.Inserted, mapping.Time{
 		Column: "date_inserted", As: "unix_ms", Zone: zone(t, "Europe/Berlin"), Null: "skip", Zero: "skip", Keep: true,
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"backlog/backlog/config"
@@ -15,6 +14,7 @@ import (
 	"backlog/backlog/handler/mail"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/table/work"
+	"backlog/internal/testkit"
 )
 
 // FuzzLoad asserts that Load returns, whatever it reads, either a usable
@@ -46,9 +46,17 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, err := range joined.Unwrap() {
 			var e *config.Error
-			if !errors.As(err, &e) || e.Line < 1 || e.Line > len(text)+1 || e.Problem == "" || strings.Contains(e.Error(), "\n") {
-				t.Errorf("no good error: %q", err)
+			if !errors.As(err, &e) {
+				t.Errorf("got an error %T without a place: %q", err, err)
+				continue
 			}
+			if e.Line < 1 || e.Line > len(text)+1 {
+				t.Errorf("got line %d of a file that has at most %d: %q", e.Line, len(text)+1, err)
+			}
+			if e.Problem == "" {
+				t.Errorf("got an error that names no problem: %q", err)
+			}
+			testkit.NotContains(t, "error", e.Error(), "\n")
 		}
 	})
 }

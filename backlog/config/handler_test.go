@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/work"
+	"backlog/internal/testkit"
 )
 
 const secret = "whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="
@@ -66,20 +67,20 @@ func TestHandlers(t *testing.T) {
 			want.Concurrency = 4
 		}
 		got := mustLoad(t, name+".yaml").Handler
-		equal(t, name, got.Settings, want.Settings)
-		equal(t, name, got, want)
+		testkit.Equal(t, name, got.Settings, want.Settings)
+		testkit.Equal(t, name, got, want)
 	}
 }
 
 func TestOnDeadHTTP(t *testing.T) {
-	equal(t, "on_dead", mustLoad(t, "ok-on-dead-http.yaml").OnDead, config.OnDead{
+	testkit.Equal(t, "on_dead", mustLoad(t, "ok-on-dead-http.yaml").OnDead, config.OnDead{
 		Kind: "http", Settings: &http.Settings{URL: "https://example.com/dead", Success: []http.Status{{From: 200, To: 299}}, Reject: []http.Status{}},
 		Timeout: 5 * time.Second,
 	})
 }
 
 func TestOnDeadMail(t *testing.T) {
-	equal(t, "on_dead", mustLoad(t, "ok-on-dead-mail.yaml").OnDead, config.OnDead{
+	testkit.Equal(t, "on_dead", mustLoad(t, "ok-on-dead-mail.yaml").OnDead, config.OnDead{
 		Kind: "mail", Settings: &mail.Settings{
 			SMTP: "smtp://user:hunter2@mail.example.com:587", From: "Tables <tables@example.com>", To: "{customer_email}",
 			Subject: "Refreshing your table was disabled", Text: "{reason}\n",
@@ -178,17 +179,25 @@ func TestExampleFileHandlers(t *testing.T) {
 		got = append(got, load(regexp.MustCompile(`(?m)^( +)# ([a-z_]+:)`).ReplaceAllString(block, "$1$2")))
 	}
 	short := func(kind string) config.Handler { return load("handler: {" + kind + "}\n") }
-	equal(t, "lines", got[0], short("lines: [./worker.py]"))
-	equal(t, "sql", got[4], short("sql: [INSERT INTO shipped (order_id) VALUES (:id), 'UPDATE stock SET amount = amount - 1 WHERE item = :item']"))
+	testkit.Equal(t, "lines", got[0], short("lines: [./worker.py]"))
+	testkit.Equal(t, "sql", got[4], short("sql: [INSERT INTO shipped (order_id) VALUES (:id), 'UPDATE stock SET amount = amount - 1 WHERE item = :item']"))
 
 	service := *got[2].Settings.(*http.Settings)
-	equal(t, "statuses", [][]http.Status{service.Success, service.Reject}, [][]http.Status{{{From: 200, To: 299}}, {{From: 410, To: 410}}})
-	equal(t, "method", service.Method, "POST")
+	testkit.Equal(t, "statuses", [][]http.Status{service.Success, service.Reject}, [][]http.Status{{{From: 200, To: 299}}, {{From: 410, To: 410}}})
+	testkit.Equal(t, "method", service.Method, "POST")
 	service.Success, service.Reject, service.Method = nil, nil, ""
-	equal(t, "http", any(&service), short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).Settings)
+	testkit.Equal(t, "http", any(&service), short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).Settings)
 	all := got[3].Settings.(*http.Settings)
-	if all.SecretFiles == nil || all.Allow == nil || all.CAFile == "" || all.CertFile == "" || all.KeyFile == "" {
-		t.Errorf("something optional is missing: %+v", all)
+	for name, missing := range map[string]bool{
+		"secret_files": all.SecretFiles == nil,
+		"allow":        all.Allow == nil,
+		"ca_file":      all.CAFile == "",
+		"cert_file":    all.CertFile == "",
+		"key_file":     all.KeyFile == "",
+	} {
+		if missing {
+			t.Errorf("%s is missing: %+v", name, all)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -25,6 +24,7 @@ import (
 	"backlog/backlog/pings"
 	"backlog/backlog/table/work"
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -89,13 +89,6 @@ func mustLoad(t *testing.T, name string) *config.Config {
 	return c
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
-	}
-}
-
 // vals makes values out of plain words.
 func vals(words ...string) []mapping.Value {
 	values := make([]mapping.Value, len(words))
@@ -141,7 +134,7 @@ func TestDefaults(t *testing.T) {
 	c := mustLoad(t, "ok-tiers-only.yaml")
 	schedule := c.Tiers
 	c.Tiers = nil
-	equal(t, "config", c, &config.Config{
+	testkit.Equal(t, "config", c, &config.Config{
 		Database: "sqlite:backlog.db",
 		Table: mapping.Mapping{
 			Name: "BACKLOG", ID: []string{"id"}, Status: "status",
@@ -164,13 +157,13 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "tiers", schedule.Tiers(), want.Tiers())
+	testkit.Equal(t, "tiers", schedule.Tiers(), want.Tiers())
 }
 
 func TestEverything(t *testing.T) {
 	c := mustLoad(t, "ok-everything.yaml")
-	equal(t, "database", c.Database, "mysql://u:p${STATE}w@db/${shop}$1")
-	equal(t, "table", columnsOf(c), mapping.Mapping{
+	testkit.Equal(t, "database", c.Database, "mysql://u:p${STATE}w@db/${shop}$1")
+	testkit.Equal(t, "table", columnsOf(c), mapping.Mapping{
 		Schema: "queue", Name: "Out Box", ID: []string{"tenant_id", "id"}, Status: "state",
 		Inserted: mapping.Time{
 			Column: "created", As: "text:20060102150405", Zone: zone(t, "Europe/Berlin"),
@@ -188,7 +181,7 @@ func TestEverything(t *testing.T) {
 		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"}, Zone: zone(t, "America/New_York"),
 	})
 	paused := mapping.Condition{Column: "paused", Values: vals("0", "false")}
-	equal(t, "statuses", statesOf(c), states{
+	testkit.Equal(t, "statuses", statesOf(c), states{
 		New: mapping.State{Explicit: true, Values: []mapping.Value{
 			{Text: "NEW"}, null, {Text: "null", Quoted: true}, {Text: "false"}, {Text: "0.50"}}},
 		Error: mapping.State{Explicit: true,
@@ -198,71 +191,71 @@ func TestEverything(t *testing.T) {
 			Set: []mapping.Assignment{{Column: "state", Value: vals("DONE")[0]}, {Column: "done_at", Value: now}, {Column: "error", Value: null}}},
 		Dead: given("DEAD"),
 	})
-	equal(t, "handler", c.Handler, config.Handler{
+	testkit.Equal(t, "handler", c.Handler, config.Handler{
 		Kind: "exec", Settings: &exec.Settings{
 			Command: []string{"./deliver.sh", "--count", "007", "", "true"},
 			Reject:  []int{65, 66}, Skip: []int{},
 		},
 		Timeout: 90 * time.Second, Concurrency: 16,
 	})
-	equal(t, "max_records", c.MaxRecords, 1000)
-	equal(t, "abort_after", c.AbortAfter, 20)
-	equal(t, "rate", c.Rate, 1.5)
-	equal(t, "policy", c.Policy, config.Policy{Name: "progressive"})
-	equal(t, "timezone", c.Timezone, zone(t, "America/New_York"))
-	equal(t, "state", c.State, "/var/lib/backlog.json")
-	equal(t, "shutdown_timeout", c.ShutdownTimeout, time.Duration(0))
-	equal(t, "log", c.Log, config.Log{Level: slog.LevelDebug, Format: "json"})
+	testkit.Equal(t, "max_records", c.MaxRecords, 1000)
+	testkit.Equal(t, "abort_after", c.AbortAfter, 20)
+	testkit.Equal(t, "rate", c.Rate, 1.5)
+	testkit.Equal(t, "policy", c.Policy, config.Policy{Name: "progressive"})
+	testkit.Equal(t, "timezone", c.Timezone, zone(t, "America/New_York"))
+	testkit.Equal(t, "state", c.State, "/var/lib/backlog.json")
+	testkit.Equal(t, "shutdown_timeout", c.ShutdownTimeout, time.Duration(0))
+	testkit.Equal(t, "log", c.Log, config.Log{Level: slog.LevelDebug, Format: "json"})
 
 	list := c.Tiers.Tiers()
-	equal(t, "name", list[0].Name, "young")
-	equal(t, "offset", list[0].Offset, 30*time.Second)
-	equal(t, "cron", list[1].Cron, "0 3 * * *")
-	equal(t, "the file's timezone", list[1].Location, zone(t, "America/New_York"))
-	equal(t, "the tier's timezone", list[2].Location, zone(t, "Asia/Tokyo"))
+	testkit.Equal(t, "name", list[0].Name, "young")
+	testkit.Equal(t, "offset", list[0].Offset, 30*time.Second)
+	testkit.Equal(t, "cron", list[1].Cron, "0 3 * * *")
+	testkit.Equal(t, "the file's timezone", list[1].Location, zone(t, "America/New_York"))
+	testkit.Equal(t, "the tier's timezone", list[2].Location, zone(t, "Asia/Tokyo"))
 }
 
 // TestWild reads the mappings of tables of well-known programs.
 func TestWild(t *testing.T) {
 	t.Run("odoo", func(t *testing.T) {
 		c := mustLoad(t, "ok-odoo.yaml")
-		equal(t, "database", c.Database, "postgres://odoo:hunter2@db/odoo")
-		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "create_date", Zone: time.UTC, Null: "oldest"})
-		equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date", Zone: time.UTC})
-		equal(t, "last_error", c.Table.LastError, "failure_reason")
-		equal(t, "touch", c.Table.Touch, []mapping.Assignment{{Column: "write_date", Value: now}})
-		equal(t, "statuses", statesOf(c), states{given("outgoing"), given("exception"), given("sent"), given("cancel")})
+		testkit.Equal(t, "database", c.Database, "postgres://odoo:hunter2@db/odoo")
+		testkit.Equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "create_date", Zone: time.UTC, Null: "oldest"})
+		testkit.Equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date", Zone: time.UTC})
+		testkit.Equal(t, "last_error", c.Table.LastError, "failure_reason")
+		testkit.Equal(t, "touch", c.Table.Touch, []mapping.Assignment{{Column: "write_date", Value: now}})
+		testkit.Equal(t, "statuses", statesOf(c), states{given("outgoing"), given("exception"), given("sent"), given("cancel")})
 	})
 	t.Run("action scheduler", func(t *testing.T) {
 		c := mustLoad(t, "ok-action-scheduler.yaml")
-		equal(t, "id", c.Table.ID, []string{"action_id"})
-		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC, Zero: "newest"})
-		equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC})
-		equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "claim_id", Values: vals("0")}, {Column: "hook", Values: vals("my_hook")}})
-		equal(t, "attempts", c.Table.Attempts, "attempts")
+		testkit.Equal(t, "id", c.Table.ID, []string{"action_id"})
+		testkit.Equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC, Zero: "newest"})
+		testkit.Equal(t, "eligible", c.Table.Eligible, &mapping.Time{Column: "scheduled_date_gmt", Zone: time.UTC})
+		testkit.Equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "claim_id", Values: vals("0")}, {Column: "hook", Values: vals("my_hook")}})
+		testkit.Equal(t, "attempts", c.Table.Attempts, "attempts")
 	})
 	t.Run("frappe", func(t *testing.T) {
 		c := mustLoad(t, "ok-frappe.yaml")
-		equal(t, "name", c.Table.Name, "tabEmail Queue")
-		equal(t, "id", c.Table.ID, []string{"name"})
-		equal(t, "zone", c.Table.Inserted.Zone, zone(t, "Asia/Kolkata"))
-		equal(t, "new", c.Table.New.Values, []mapping.Value{{Text: "Not Sent", Quoted: true}})
+		testkit.Equal(t, "name", c.Table.Name, "tabEmail Queue")
+		testkit.Equal(t, "id", c.Table.ID, []string{"name"})
+		testkit.Equal(t, "zone", c.Table.Inserted.Zone, zone(t, "Asia/Kolkata"))
+		testkit.Equal(t, "new", c.Table.New.Values, []mapping.Value{{Text: "Not Sent", Quoted: true}})
 	})
 	t.Run("post office", func(t *testing.T) {
 		c := mustLoad(t, "ok-post-office.yaml")
-		equal(t, "expires", c.Table.Expires, &mapping.Time{Column: "expires_at"})
-		equal(t, "statuses", statesOf(c), states{given("2"), given("3"), given("0"), given("1")})
+		testkit.Equal(t, "expires", c.Table.Expires, &mapping.Time{Column: "expires_at"})
+		testkit.Equal(t, "statuses", statesOf(c), states{given("2"), given("3"), given("0"), given("1")})
 	})
 	t.Run("joplin", func(t *testing.T) {
 		c := mustLoad(t, "ok-joplin.yaml")
-		equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "created_time", As: "unix_ms"})
-		equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "mime", Values: vals("image/png", "application/pdf")}})
-		equal(t, "dead", c.Table.Dead, mapping.State{})
+		testkit.Equal(t, "inserted", c.Table.Inserted, mapping.Time{Column: "created_time", As: "unix_ms"})
+		testkit.Equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "mime", Values: vals("image/png", "application/pdf")}})
+		testkit.Equal(t, "dead", c.Table.Dead, mapping.State{})
 	})
 	t.Run("spring modulith", func(t *testing.T) {
 		c := mustLoad(t, "ok-spring-modulith.yaml")
-		equal(t, "status", c.Table.Status, "")
-		equal(t, "statuses", statesOf(c), states{
+		testkit.Equal(t, "status", c.Table.Status, "")
+		testkit.Equal(t, "statuses", statesOf(c), states{
 			New:     mapping.State{When: []mapping.Condition{{Column: "completion_date", Values: []mapping.Value{null}}}, Explicit: true},
 			Error:   mapping.State{Keep: true, Explicit: true},
 			Success: mapping.State{Set: []mapping.Assignment{{Column: "completion_date", Value: now}}, Explicit: true},
@@ -289,9 +282,9 @@ func TestDeadToldApart(t *testing.T) {
 // another program's.
 func TestFlags(t *testing.T) {
 	c := mustLoad(t, "ok-flags.yaml")
-	equal(t, "status", c.Table.Status, "")
-	equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "status", Values: vals("active")}})
-	equal(t, "error", c.Table.Error, mapping.State{
+	testkit.Equal(t, "status", c.Table.Status, "")
+	testkit.Equal(t, "where", c.Table.Where, []mapping.Condition{{Column: "status", Values: vals("active")}})
+	testkit.Equal(t, "error", c.Table.Error, mapping.State{
 		When: []mapping.Condition{{Column: "processed", Values: vals("0")}, {Column: "failed", Values: vals("1")}},
 		Set:  []mapping.Assignment{{Column: "failed", Value: vals("1")[0]}}, Explicit: true,
 	})
@@ -318,7 +311,7 @@ func TestLoadFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "database", c.Database, "postgres://u:pw@h/d")
+	testkit.Equal(t, "database", c.Database, "postgres://u:pw@h/d")
 }
 
 func TestLoadFileMissing(t *testing.T) {
@@ -331,17 +324,17 @@ func TestLoadFileMissing(t *testing.T) {
 	if derr != nil {
 		t.Fatal(derr)
 	}
-	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; write one (schedule.example.yaml shows how) or name another")
+	testkit.Equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; write one (schedule.example.yaml shows how) or name another")
 	_, err = config.LoadFile(filepath.Join(dir, "lost.yaml"), all)
-	equal(t, "error", err.Error(), dir+"/lost.yaml: no such file; write one (schedule.example.yaml shows how) or name another")
+	testkit.Equal(t, "error", err.Error(), dir+"/lost.yaml: no such file; write one (schedule.example.yaml shows how) or name another")
 	_, err = config.LoadFile("sub/lost", all)
-	equal(t, "error", err.Error(), "sub/lost: no such file in "+dir+"/sub; write one (schedule.example.yaml shows how) or name another")
+	testkit.Equal(t, "error", err.Error(), "sub/lost: no such file in "+dir+"/sub; write one (schedule.example.yaml shows how) or name another")
 
 	if err := os.WriteFile("schedule.yml", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = config.LoadFile(config.DefaultFile, all)
-	equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; there is schedule.yml: rename it, or name it")
+	testkit.Equal(t, "error", err.Error(), "schedule.yaml: no such file in "+dir+"; there is schedule.yml: rename it, or name it")
 }
 
 func TestLoadFileUnreadable(t *testing.T) {
@@ -356,5 +349,5 @@ func TestLoadReadError(t *testing.T) {
 	if c != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("got %v, %v", c, err)
 	}
-	equal(t, "error", err.Error(), "s.yaml: unexpected EOF")
+	testkit.Equal(t, "error", err.Error(), "s.yaml: unexpected EOF")
 }

@@ -9,6 +9,7 @@ import (
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
+	"backlog/internal/testkit"
 )
 
 // known are the policies, beside progressive.
@@ -155,19 +156,19 @@ const toldApart = "none needs failed records to be told from new ones, else each
 
 func TestPolicies(t *testing.T) {
 	c := mustLoad(t, "ok-policy-fibonacci.yaml")
-	equal(t, "fibonacci", c.Policy, policy("fibonacci", func(f *retry.Fibonacci) {
+	testkit.Equal(t, "fibonacci", c.Policy, policy("fibonacci", func(f *retry.Fibonacci) {
 		f.Unit, f.MaxDelay = 5*time.Minute, 24*time.Hour
 		f.Columns = mapping.Names{{"Failures", "failures"}, {"last failure", "last_failure"}}
 	}))
-	equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
-	equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, policy("arctan", func(a *retry.Arctan) { a.Max = 12 * time.Hour }))
-	equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, policy("list", func(l *retry.List) {
+	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
+	testkit.Equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, policy("arctan", func(a *retry.Arctan) { a.Max = 12 * time.Hour }))
+	testkit.Equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, policy("list", func(l *retry.List) {
 		l.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute}
 	}))
 	c = mustLoad(t, "ok-policy-sneakers.yaml")
-	equal(t, "sneakers", c.Policy, policy("sneakers", func(s *retry.Sneakers) { s.Base, s.MaxRetries = 15*time.Second, 3 }))
-	equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
-	equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, policy("exponential", func(e *retry.Exponential) {
+	testkit.Equal(t, "sneakers", c.Policy, policy("sneakers", func(s *retry.Sneakers) { s.Base, s.MaxRetries = 15*time.Second, 3 }))
+	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
+	testkit.Equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, policy("exponential", func(e *retry.Exponential) {
 		e.Interval, e.Base, e.MaxRetries = time.Minute, 1.5, 0
 		e.Columns = mapping.Names{
 			{"AttemptCount", "attempt_count"}, {"LastAttemptTime", "last_attempt_time"},
@@ -175,8 +176,8 @@ func TestPolicies(t *testing.T) {
 		}
 	}))
 	none := policy("none", keep[*retry.None])
-	equal(t, "none", mustLoad(t, "ok-policy-none.yaml").Policy, none)
-	equal(t, "none with dead", mustLoad(t, "ok-policy-none-dead.yaml").Policy, none)
+	testkit.Equal(t, "none", mustLoad(t, "ok-policy-none.yaml").Policy, none)
+	testkit.Equal(t, "none with dead", mustLoad(t, "ok-policy-none-dead.yaml").Policy, none)
 }
 
 // Without any others there is progressive.
@@ -214,7 +215,7 @@ func TestParsePolicy(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		equal(t, text, got, want)
+		testkit.Equal(t, text, got, want)
 	}
 }
 
@@ -242,7 +243,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: got %v\nwant %s", text, err, want)
 		}
-		equal(t, text, got, config.Policy{})
+		testkit.Equal(t, text, got, config.Policy{})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog/config"
 	"backlog/backlog/retry"
+	"backlog/internal/testkit"
 )
 
 func loadRefresh(t *testing.T, settings, more string) (*config.Config, error) {
@@ -38,8 +39,12 @@ func TestRefreshSettings(t *testing.T) {
 		if got, err := json.Marshal(settings); err != nil || string(got) != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.settings, got, c.want)
 		}
-		if settings.Zone.String() != "Europe/Berlin" || cfg.Handler.Timeout != settings.Timeout || cfg.Tiers.Widest().Name != "1m" || cfg.Tiers.Widest().MaxAge < 99*365*24*time.Hour {
-			t.Errorf("%s: zone %v, timeout %v, tier %+v", c.settings, settings.Zone, cfg.Handler.Timeout, cfg.Tiers.Widest())
+		testkit.Equal(t, c.settings+": zone", settings.Zone.String(), "Europe/Berlin")
+		testkit.Equal(t, c.settings+": the handler's timeout, the policy's", cfg.Handler.Timeout, settings.Timeout)
+		widest := cfg.Tiers.Widest()
+		testkit.Equal(t, c.settings+": the widest tier", widest.Name, "1m")
+		if widest.MaxAge < 99*365*24*time.Hour {
+			t.Errorf("%s: the widest tier reaches %v, want 99 years", c.settings, widest.MaxAge)
 		}
 	}
 }

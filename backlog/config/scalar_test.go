@@ -8,6 +8,7 @@ import (
 	"backlog/backlog/config"
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/mapping"
+	"backlog/internal/testkit"
 )
 
 // set loads a file with one setting besides the tiers.
@@ -22,7 +23,7 @@ func TestRate(t *testing.T) {
 		"90/m": 1.5, "90/min": 1.5, "90/minute": 1.5,
 		"5400/h": 1.5, "5400/hour": 1.5, "86400/d": 1, "86400/day": 1,
 	} {
-		equal(t, text, set(t, "rate: "+text).Rate, want)
+		testkit.Equal(t, text, set(t, "rate: "+text).Rate, want)
 	}
 }
 
@@ -31,7 +32,7 @@ func TestDuration(t *testing.T) {
 		"0": 0, "0s": 0, "250ms": 250 * time.Millisecond, "5 minutes": 5 * time.Minute, `"1d12h"`: 36 * time.Hour,
 		"hourly": time.Hour, "2w": 14 * 24 * time.Hour,
 	} {
-		equal(t, text, set(t, "shutdown_timeout: "+text).ShutdownTimeout, want)
+		testkit.Equal(t, text, set(t, "shutdown_timeout: "+text).ShutdownTimeout, want)
 	}
 }
 
@@ -42,7 +43,7 @@ func TestTimeForm(t *testing.T) {
 		"text:2006-01-02T15:04:05.999999999Z07:00", "text:Mon Jan _2 15:04:05 MST 2006",
 	} {
 		c := set(t, "table: {inserted: {column: created, as: '"+form+"'}}")
-		equal(t, form, c.Table.Inserted.As, form)
+		testkit.Equal(t, form, c.Table.Inserted.As, form)
 	}
 }
 
@@ -53,26 +54,26 @@ func TestExpand(t *testing.T) {
 		"$${STATE}": "${STATE}", "$${": "${", "$$${STATE}": "$${STATE}", "$${${STATE}": "${/var/lib",
 		"${PASSWORD}": "p${STATE}w", // what a variable holds is left alone
 	} {
-		equal(t, text, set(t, "state: '"+text+"'").State, want)
+		testkit.Equal(t, text, set(t, "state: '"+text+"'").State, want)
 	}
 }
 
 // TestNotExpanded holds that arguments are passed as they are written.
 func TestNotExpanded(t *testing.T) {
-	equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Settings.(*exec.Settings).Command, []string{"${STATE}", "$${X}"})
+	testkit.Equal(t, "exec", set(t, "handler: {exec: ['${STATE}', '$${X}']}").Handler.Settings.(*exec.Settings).Command, []string{"${STATE}", "$${X}"})
 }
 
 func TestQuoted(t *testing.T) {
 	c := set(t, "statuses:\n  new: [a, 'b', \"c\"]\n  error: |-\n    e\n  success: >-\n    f\n")
-	equal(t, "new", c.Table.New.Values, []mapping.Value{
+	testkit.Equal(t, "new", c.Table.New.Values, []mapping.Value{
 		{Text: "a"}, {Text: "b", Quoted: true}, {Text: "c", Quoted: true}})
-	equal(t, "error", c.Table.Error.Values, []mapping.Value{{Text: "e", Quoted: true}})
-	equal(t, "success", c.Table.Success.Values, []mapping.Value{{Text: "f", Quoted: true}})
+	testkit.Equal(t, "error", c.Table.Error.Values, []mapping.Value{{Text: "e", Quoted: true}})
+	testkit.Equal(t, "success", c.Table.Success.Values, []mapping.Value{{Text: "f", Quoted: true}})
 }
 
 func TestQuotedKeep(t *testing.T) {
 	c := set(t, "statuses: {error: 'keep'}")
-	equal(t, "error", c.Table.Error, mapping.State{Values: []mapping.Value{{Text: "keep", Quoted: true}}, Explicit: true})
+	testkit.Equal(t, "error", c.Table.Error, mapping.State{Values: []mapping.Value{{Text: "keep", Quoted: true}}, Explicit: true})
 }
 
 // TestCoincide holds that error may be the same as new or dead.
@@ -83,7 +84,7 @@ func TestCoincide(t *testing.T) {
 
 func TestLineEndings(t *testing.T) {
 	const text = "\ufeffmax_records: 5\r\ntiers:\r\n  - {max_age: 1d, every: 5m}\r\n"
-	equal(t, "max_records", loadText(t, text).MaxRecords, 5)
+	testkit.Equal(t, "max_records", loadText(t, text).MaxRecords, 5)
 
 	_, err := config.Load(strings.NewReader(strings.Replace(text, "1d", "x", 1)), "s.yaml", lookup, all)
 	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:3: tiers[0].max_age: ") {

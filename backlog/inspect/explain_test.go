@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -182,9 +183,10 @@ func TestExplain(t *testing.T) {
 			if !got.Next.IsZero() {
 				next = got.Next.UTC().Format("15:04:05")
 			}
-			if got.Due != tt.due || got.Reason != tt.reason || next != tt.next || got.Tier != tt.tier {
-				t.Errorf("got %t, %q, %q, %q\nwant %t, %q, %q, %q", got.Due, got.Reason, next, got.Tier, tt.due, tt.reason, tt.next, tt.tier)
-			}
+			testkit.Equal(t, "it is due", got.Due, tt.due)
+			testkit.Equal(t, "reason", got.Reason, tt.reason)
+			testkit.Equal(t, "next", next, tt.next)
+			testkit.Equal(t, "tier", got.Tier, tt.tier)
 		})
 	}
 }

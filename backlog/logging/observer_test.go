@@ -16,6 +16,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/logging"
+	"backlog/internal/testkit"
 )
 
 // debug is a log of everything.
@@ -43,9 +44,10 @@ func TestObserverSays(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 			t.Fatalf("%s: %v in %q", tt.msg, err, &out)
 		}
-		if line["level"] != tt.level || line["msg"] != tt.msg || line["id"] != tt.id || line["error"] != broken.Error() {
-			t.Errorf("got %v, want %s, %s and the id %v", line, tt.level, tt.msg, tt.id)
-		}
+		testkit.Equal(t, tt.msg+": level", line["level"], any(tt.level))
+		testkit.Equal(t, tt.msg+": message", line["msg"], any(tt.msg))
+		testkit.Equal(t, tt.msg+": id", line["id"], tt.id)
+		testkit.Equal(t, tt.msg+": error", line["error"], any(broken.Error()))
 	}
 }
 
@@ -58,8 +60,11 @@ func TestObserverSaysMissed(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 			t.Fatal(err)
 		}
-		if atLeast, said := line["missed_at_least"]; line["missed"] != 9999.0 || said != more || said && atLeast != true {
-			t.Errorf("more %v: got %v", more, line)
+		testkit.Equal(t, "missed", line["missed"], any(9999.0))
+		atLeast, said := line["missed_at_least"]
+		testkit.Equal(t, "the line has missed_at_least", said, more)
+		if said {
+			testkit.Equal(t, "missed_at_least", atLeast, any(true))
 		}
 	}
 }
@@ -109,13 +114,12 @@ func TestUnwritten(t *testing.T) {
 		t.Fatalf("want a line for each pass with such outcomes, got %v", list)
 	}
 	for i, want := range []map[string]any{
-		{"outcomes": 56., "ids": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 46 more"},
-		{"outcomes": 2., "ids": "200, 201"},
-		{"outcomes": 1., "ids": "300"},
+		{"level": "ERROR", "outcomes": 56., "ids": "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 46 more", "error": "it is full", "tier": "1d"},
+		{"level": "ERROR", "outcomes": 2., "ids": "200, 201", "error": "it is full", "tier": "1d"},
+		{"level": "ERROR", "outcomes": 1., "ids": "300", "error": "it is full", "tier": "1d"},
 	} {
-		got := list[i]
-		if got["level"] != "ERROR" || got["outcomes"] != want["outcomes"] || got["ids"] != want["ids"] || got["error"] != "it is full" || got["tier"] != "1d" {
-			t.Errorf("got %v, want %v", got, want)
+		for key := range want {
+			testkit.Equal(t, fmt.Sprintf("line %d: %s", i+1, key), list[i][key], want[key])
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"backlog/backlog/table/sqlite"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 )
 
 // A fakeDaemon writes to the table of a reader.
@@ -78,8 +79,15 @@ func TestReaderRoles(t *testing.T) {
 	d := daemonOf(t, r, file)
 	r.noteAnswer()
 	r.SetDaemon(d, false)
-	if n := r.Now(); n.Role != web.Standby || n.Pausing || n.Trouble != nil || len(n.Choices) == 0 || n.Woke.Equal(d.woke) {
-		t.Errorf("a standby: %+v, %+v", n, n.Trouble)
+	n := r.Now()
+	testkit.Equal(t, "a standby: role", n.Role, web.Standby)
+	testkit.Equal(t, "a standby: it can pause", n.Pausing, false)
+	testkit.Equal(t, "a standby: trouble", n.Trouble, nil)
+	if len(n.Choices) == 0 {
+		t.Errorf("a standby: want choices, got none: %+v", n)
+	}
+	if n.Woke.Equal(d.woke) {
+		t.Errorf("a standby: got the last wake of its own loop, %v", d.woke)
 	}
 	if back := r.LookBack(t.Context()); back.Leader != watch.Elsewhere {
 		t.Errorf("a standby looks back at %+v", back)
@@ -103,9 +111,12 @@ func TestReaderRoles(t *testing.T) {
 		t.Errorf("a retry of nothing: %v", err)
 	}
 	done, err := r.Retry(t.Context(), dead, 2)
-	if err != nil || done.Selected != 2 || done.Reset != 2 || done.Conflicts != 0 {
-		t.Errorf("a retry: %+v, %v", done, err)
+	if err != nil {
+		t.Fatalf("a retry: %v", err)
 	}
+	testkit.Equal(t, "a retry: selected", done.Selected, 2)
+	testkit.Equal(t, "a retry: reset", done.Reset, 2)
+	testkit.Equal(t, "a retry: conflicts", done.Conflicts, 0)
 }
 
 // A leader shows what is counted, and no more of it once it stands by.
@@ -120,9 +131,12 @@ func TestReaderCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := r.Now()
-	if n.Counts == nil || n.Counts.Pending != 2 || n.CountErr != "" || n.Rows == nil || n.Rows.Records != 1 {
-		t.Errorf("counted are %+v, %+v, %q", n.Counts, n.Rows, n.CountErr)
+	if n.Counts == nil || n.Rows == nil {
+		t.Fatalf("want counts and causes, got %+v and %+v", n.Counts, n.Rows)
 	}
+	testkit.Equal(t, "pending records", n.Counts.Pending, 2)
+	testkit.Equal(t, "failed records", n.Rows.Records, 1)
+	testkit.Equal(t, "the error of the count", n.CountErr, "")
 	r.noteCount(nil, errors.New("no answer"), true)
 	if n := r.Now(); n.CountErr != "no answer" || n.Counts == nil {
 		t.Errorf("after a count that failed: %+v, %q", n.Counts, n.CountErr)
@@ -178,9 +192,10 @@ func TestPlaces(t *testing.T) {
 		t.Fatal("no word")
 	}
 	got, err := ParsePlace(*word)
-	if err != nil || got.Segment != 1 || got.Key.String() != "7" || got.Order != "x" {
-		t.Errorf("%q is %+v, %v", *word, got, err)
+	if err != nil {
+		t.Fatalf("%q: %v", *word, err)
 	}
+	testkit.Equal(t, *word, got, c)
 	if none, err := ParsePlace(""); err != nil || !none.IsZero() || PlaceOf(none) != nil {
 		t.Errorf("no word is %+v, %v", none, err)
 	}

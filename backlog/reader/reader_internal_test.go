@@ -25,6 +25,7 @@ import (
 	"backlog/backlog/table/sqlite"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -114,9 +115,14 @@ func TestReaderCauses(t *testing.T) {
 	if _, err := read(t.Context(), d, count); err != nil {
 		t.Fatal(err)
 	}
-	if r := d.Now().Rows; r == nil || r.Records != 2 || !r.Complete || len(r.Causes) != 1 || r.Causes[0].Error != "no such user #" || r.Causes[0].Records != 2 {
-		t.Errorf("the causes are %+v", r)
+	rows := d.Now().Rows
+	if rows == nil || len(rows.Causes) != 1 {
+		t.Fatalf("want one cause, got %+v", rows)
 	}
+	testkit.Equal(t, "failed records", rows.Records, 2)
+	testkit.Equal(t, "all of them were read", rows.Complete, true)
+	testkit.Equal(t, "the cause", rows.Causes[0].Error, "no such user #")
+	testkit.Equal(t, "records of the cause", rows.Causes[0].Records, 2)
 	db, err := sql.Open(sqliteName(), file)
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +169,13 @@ func TestReaderRecords(t *testing.T) {
 			}
 			for _, e := range page.Records {
 				got = append(got, e.ID.String())
-				if e.Retrying != (e.State == "error" && e.ID.String() != "6") || len(e.Data) != 1 || *e.Data[0].Value != "<b>order "+e.ID.String()+"</b>" {
-					t.Errorf("%+v", e)
+				id := e.ID.String()
+				retrying := e.State == "error" && id != "6" // which no tick reaches any more
+				testkit.Equal(t, id+": it is in retry", e.Retrying, retrying)
+				if len(e.Data) != 1 {
+					t.Fatalf("%s: got %d columns, want 1: %+v", id, len(e.Data), e)
 				}
+				testkit.Equal(t, id+": subject", *e.Data[0].Value, "<b>order "+id+"</b>")
 			}
 			if page.Next == nil {
 				break
@@ -176,8 +186,15 @@ func TestReaderRecords(t *testing.T) {
 			t.Errorf("%+v: got %v, want %s", x.f, got, x.want)
 		}
 		c, err := d.Choose(t.Context(), x.f)
-		if (x.chosen < 0) != (err != nil) || err == nil && (c.Records != x.chosen || len(c.Examples) != min(3, x.chosen) || c.Where == "") {
-			t.Errorf("%+v: chosen are %+v, %v; want %d", x.f, c, err, x.chosen)
+		what := fmt.Sprintf("%+v: ", x.f)
+		testkit.Equal(t, what+"it cannot be retried", err != nil, x.chosen < 0)
+		if err != nil {
+			continue
+		}
+		testkit.Equal(t, what+"chosen records", c.Records, x.chosen)
+		testkit.Equal(t, what+"examples", len(c.Examples), min(3, x.chosen))
+		if c.Where == "" {
+			t.Errorf("%swant a condition, got none: %+v", what, c)
 		}
 	}
 }
@@ -267,10 +284,17 @@ func TestReaderProblems(t *testing.T) {
 func TestReaderAhead(t *testing.T) {
 	d, _ := readerOf(t, twoTiers, row(1, "ERROR", 30*time.Minute, "no route"), row(2, "SUCCESS", time.Minute, ""))
 	r, err := d.Record(t.Context(), "1", nil)
-	if err != nil || r.Ahead == nil || len(r.Ahead.Tiers) != 2 || r.Ahead.Tiers[0].Ticks < 29 || r.Ahead.Tiers[0].Ticks > 31 || r.Ahead.Tiers[1].Ticks != 23 ||
-		r.Ahead.Then != "it is older than every tier, and gets the dead status" {
-		t.Errorf("got %+v, %v", r.Ahead, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if r.Ahead == nil || len(r.Ahead.Tiers) != 2 {
+		t.Fatalf("want ticks of two tiers ahead, got %+v", r.Ahead)
+	}
+	if ticks := r.Ahead.Tiers[0].Ticks; ticks < 29 || ticks > 31 {
+		t.Errorf("the narrow tier has %d ticks ahead, want 29 to 31", ticks)
+	}
+	testkit.Equal(t, "ticks of the wide tier", r.Ahead.Tiers[1].Ticks, 23)
+	testkit.Equal(t, "what comes then", r.Ahead.Then, "it is older than every tier, and gets the dead status")
 	if r, err := d.Record(t.Context(), "2", nil); err != nil || r.Ahead != nil {
 		t.Errorf("a success: %+v, %v", r.Ahead, err)
 	}
@@ -281,8 +305,14 @@ func TestReaderSimulate(t *testing.T) {
 	d, _ := readerOf(t, twoTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
 		"SELECT i, 'ERROR', datetime('now', '-' || (i % 600) || ' minutes'), '', '' FROM n")
 	s, err := d.Simulate(t.Context(), "- {max_age: 1d, every: 2h}")
-	if err != nil || len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) || !strings.HasPrefix(string(s.Plot), "<svg") {
-		t.Fatalf("got %+v, %v", s, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Rows) != 2 || len(s.Columns) != len(s.Rows[0]) {
+		t.Fatalf("want two rows with a cell for each of %q, got %q", s.Columns, s.Rows)
+	}
+	if !strings.HasPrefix(string(s.Plot), "<svg") {
+		t.Fatalf("want a picture, got %.40q", s.Plot)
 	}
 	wide, err := d.Simulate(t.Context(), "- {max_age: 3650d, every: 2h}")
 	if err != nil || wide.Rows[0][1] != strings.TrimSuffix(s.Rows[0][1], "*") && strings.TrimSuffix(wide.Rows[0][1], "*") != strings.TrimSuffix(s.Rows[0][1], "*") {
@@ -296,7 +326,11 @@ func TestReaderSimulate(t *testing.T) {
 		fmt.Sscan(strings.Trim(s.Rows[i][1], "*"), &calls[i])
 	}
 	// Each record is tried hourly for the rest of a day, or every two hours.
-	if share := calls[0] / calls[1]; s.Columns[1] != "CALLS" || share < 1.9 || share > 4 || calls[1] < 25000*6 || calls[1] > 25000*12 {
-		t.Errorf("calls: %v", calls)
+	testkit.Equal(t, "the second column", s.Columns[1], "CALLS")
+	if share := calls[0] / calls[1]; share < 1.9 || share > 4 {
+		t.Errorf("an hourly schedule makes %v times the calls, want 1.9 to 4: %v", share, calls)
+	}
+	if calls[1] < 25000*6 || calls[1] > 25000*12 {
+		t.Errorf("got %v calls, want 6 to 12 of each record", calls[1])
 	}
 }

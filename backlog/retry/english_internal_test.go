@@ -234,8 +234,14 @@ func FuzzEnglish(f *testing.F) {
 			return
 		}
 		r.Check(func(field, problem string) { t.Errorf("%q: %s: %s", text, field, problem) })
-		if r.AfterLast == "wait" && r.Reason != "" || r.Timeout <= 0 || r.GiveUpAfter < 0 {
-			t.Errorf("%q: %+v", text, r)
+		if r.AfterLast == "wait" && r.Reason != "" {
+			t.Errorf("%q: it waits after the last interval, and has the reason %q to give up", text, r.Reason)
+		}
+		if r.Timeout <= 0 {
+			t.Errorf("%q: got the timeout %v, want a positive one", text, r.Timeout)
+		}
+		if r.GiveUpAfter < 0 {
+			t.Errorf("%q: got give_up_after %v, want none that is negative", text, r.GiveUpAfter)
 		}
 	})
 }

@@ -161,8 +161,11 @@ func TestLifeOfARecord(t *testing.T) {
 			}
 			least, most := p.Wait(n)
 			planned := p.Planned && !givenUp
-			if planned == next.Next.IsZero() || planned && (next.Next.Before(now.Add(least)) || next.Next.After(now.Add(most))) {
-				t.Fatalf("attempt %d at %v plans %v", n, now, next.Next)
+			if planned == next.Next.IsZero() {
+				t.Fatalf("attempt %d at %v plans %v, want a next one: %t", n, now, next.Next, planned)
+			}
+			if planned && (next.Next.Before(now.Add(least)) || next.Next.After(now.Add(most))) {
+				t.Fatalf("attempt %d at %v plans %v, want it after %v to %v", n, now, next.Next, least, most)
 			}
 			if givenUp {
 				return

@@ -10,6 +10,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -87,9 +88,10 @@ func TestRefreshForAWeek(t *testing.T) {
 	}
 	list := refreshOf(t, g, 1000)
 	last := list[len(list)-1]
-	if len(list) != 99 || !last.Disabled || !time.Time(last.End).Equal(time.Date(2026, 1, 12, 6, 1, 30, 0, time.UTC)) || last.Reason != "No success since 2026-01-05T06:01:30Z" {
-		t.Errorf("%d attempts, the last %+v", len(list), last)
-	}
+	testkit.Equal(t, "attempts", len(list), 99)
+	testkit.Equal(t, "the last attempt disables", last.Disabled, true)
+	testkit.Equal(t, "end of the last attempt", time.Time(last.End), time.Date(2026, 1, 12, 6, 1, 30, 0, time.UTC))
+	testkit.Equal(t, "reason", last.Reason, "No success since 2026-01-05T06:01:30Z")
 	if seventh := list[6]; !time.Time(seventh.Next).Equal(time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)) || list[7].AttemptNo != 1 || seventh.Disabled {
 		t.Errorf("the seventh: %+v", seventh)
 	}

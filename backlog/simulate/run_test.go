@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -62,9 +63,10 @@ func TestRunCountsWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// From the 61st, which came at the tick itself, to the 95th.
-		if len(r.Recovery) != 35 || r.Recovery.Quantile(0) != 25*time.Minute || r.Recovery.Quantile(1) != 25*time.Minute || r.Lost != 0 {
-			t.Errorf("%s: %d records recover within %v to %v, %d are lost", name, len(r.Recovery), r.Recovery.Quantile(0), r.Recovery.Quantile(1), r.Lost)
-		}
+		testkit.Equal(t, name+": records that recover", len(r.Recovery), 35)
+		testkit.Equal(t, name+": the fastest recovery", r.Recovery.Quantile(0), 25*time.Minute)
+		testkit.Equal(t, name+": the slowest recovery", r.Recovery.Quantile(1), 25*time.Minute)
+		testkit.Equal(t, name+": lost records", r.Lost, 0)
 		if b := r.Series[1]; b.MaxPending != 61 || b.Pending != 1 || r.PeakPerMinute != 60 {
 			t.Errorf("%s: %+v; %d at a time", name, b, r.PeakPerMinute)
 		}

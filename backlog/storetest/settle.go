@@ -281,8 +281,14 @@ func (f *fixture) expire(before time.Time, announced bool) {
 		}
 		x.Refused = func(r *backlog.Record, why error) { refused = append(refused, "refused: "+keyText(r.Key)) }
 		n, err := e.Expire(f.Context(), x)
-		if count != n || len(died) > n || len(died) == 0 && n > 0 || announced && len(died) != n {
-			f.Errorf("%s: want it to say that %d have died and name some, or each that was announced, got %d and %d names", what, n, count, len(died))
+		if count != n {
+			f.Errorf("%s: %d are said to have died, want %d, which it returned", what, count, n)
+		}
+		if len(died) > n || len(died) == 0 && n > 0 {
+			f.Errorf("%s: %d of the dead are named, want some of %d", what, len(died), n)
+		}
+		if announced && len(died) != n {
+			f.Errorf("%s: %d of the dead are named, want each of %d that was announced", what, len(died), n)
 		}
 		slices.Sort(refused)
 		return slices.Concat(f.unordered(dying), refused, []string{fmt.Sprintf("%d expired", n)}), err

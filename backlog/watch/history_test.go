@@ -9,6 +9,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/watch"
+	"backlog/internal/testkit"
 )
 
 // attempt tells of one at a record; an empty text is a success.
@@ -78,9 +79,12 @@ func TestAttempts(t *testing.T) {
 	}
 	attempt(p, 7, "")
 	list := p.Attempts(backlog.NewKey(int64(7)))
-	if len(list) != 5 || list[0].Outcome != "success" || list[1].Error != "no answer 4" || list[4].Error != "no answer 1" {
-		t.Errorf("got %+v", list)
+	if len(list) != 5 {
+		t.Fatalf("got %d attempts, want 5: %+v", len(list), list)
 	}
+	testkit.Equal(t, "the last outcome", list[0].Outcome, "success")
+	testkit.Equal(t, "the error before", list[1].Error, "no answer 4")
+	testkit.Equal(t, "the oldest error", list[4].Error, "no answer 1")
 	if list := p.Attempts(backlog.NewKey(int64(8))); len(list) != 0 {
 		t.Errorf("a record that never failed: %+v", list)
 	}
@@ -93,10 +97,16 @@ func TestFailures(t *testing.T) {
 	}
 	attempt(p, 9, "refused")
 	f := p.Failures()
-	if f.Attempts != 4 || len(f.Causes) != 2 || f.Causes[0].Error != "order # is lost" || f.Causes[0].Share != 0.75 ||
-		!time.Time(f.Causes[0].LastSeen).Equal(time.Unix(3, 0)) || f.Causes[0].Tiers[0] != "1d" || string(f.Causes[1].First) != "9" {
-		t.Errorf("got %+v", f)
+	if len(f.Causes) != 2 {
+		t.Fatalf("got %d causes, want 2: %+v", len(f.Causes), f)
 	}
+	lost, refused := f.Causes[0], f.Causes[1]
+	testkit.Equal(t, "failed attempts", f.Attempts, 4)
+	testkit.Equal(t, "the most frequent cause", lost.Error, "order # is lost")
+	testkit.Equal(t, "its share", lost.Share, 0.75)
+	testkit.Equal(t, "when it was last seen", time.Time(lost.LastSeen), time.Unix(3, 0))
+	testkit.Equal(t, "its first tier", lost.Tiers[0], "1d")
+	testkit.Equal(t, "the first record of the other cause", string(refused.First), "9")
 }
 
 // A cause's records are counted once each, its attempts every time: a success between them
@@ -112,9 +122,13 @@ func TestFailuresOfOneRecord(t *testing.T) {
 	}
 	attempt(p, 1, "refused")
 	f := p.Failures()
-	if len(f.Causes) != 2 || f.Causes[0].Records != 2 || f.Causes[0].Attempts != 11 || f.Causes[1].Records != 1 || f.Causes[1].Attempts != 1 || f.Attempts != 12 {
-		t.Errorf("got %+v", f)
+	type count struct{ records, attempts int }
+	var causes []count
+	for _, c := range f.Causes {
+		causes = append(causes, count{c.Records, c.Attempts})
 	}
+	testkit.Equal(t, "causes", causes, []count{{records: 2, attempts: 11}, {records: 1, attempts: 1}})
+	testkit.Equal(t, "failed attempts", f.Attempts, 12)
 }
 
 // Of more records than are held each that fails once is still counted once.
@@ -143,9 +157,13 @@ func TestPasses(t *testing.T) {
 	}
 	p.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "7d", Report: report})
 	list := p.Passes()
-	if len(list) != 2 || len(p.Running()) != 0 || list[0].N != 1_700_000_000_000 || len(list[0].Covered) != 1 || list[0].Covered[0] != "1d" || list[1].N != 1 {
-		t.Errorf("got %+v", list)
+	if len(list) != 2 {
+		t.Fatalf("got %d passes, want 2: %+v", len(list), list)
 	}
+	testkit.Equal(t, "running passes", len(p.Running()), 0)
+	testkit.Equal(t, "number of the last pass", list[0].N, 1_700_000_000_000)
+	testkit.Equal(t, "tiers that it covered", list[0].Covered, []string{"1d"})
+	testkit.Equal(t, "number of the restored pass", list[1].N, 1)
 	if last := p.Last("7d"); last == nil || last.Missed != 4 {
 		t.Errorf("the last pass: %+v", last)
 	}

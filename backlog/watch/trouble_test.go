@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/watch"
+	"backlog/internal/testkit"
 )
 
 // There is one account of what is wrong: the database before passes, of passes those that ended
@@ -33,9 +34,13 @@ func TestTrouble(t *testing.T) {
 			}
 			return
 		}
-		if got == nil || got.Error != text || got.Passes != passes || !time.Time(got.Since).Equal(at(since)) {
-			t.Errorf("want %q since minute %d, passes %t, got %+v", text, since, passes, got)
+		if got == nil {
+			t.Errorf("want %q since minute %d, got no trouble", text, since)
+			return
 		}
+		testkit.Equal(t, "error", got.Error, text)
+		testkit.Equal(t, "it is of passes", got.Passes, passes)
+		testkit.Equal(t, "since when", time.Time(got.Since), at(since))
 	}
 	refused := errors.New("column status: no such value")
 	want(0, 0, false, "")

@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/watch"
+	"backlog/internal/testkit"
 )
 
 // failures tells of records that fail: the n-th has the n-th error.
@@ -78,8 +80,10 @@ func TestOutage(t *testing.T) {
 				if got = max(got, c); got != y.want {
 					t.Errorf("pass %d: got %v, want %v", i+1, got, y.want)
 				}
-				if c == watch.Began && (!o.Since.Equal(at) || o.Cause != "the service is away" || o.Passes != 1) {
-					t.Errorf("the outage began as %+v", o)
+				if c == watch.Began {
+					testkit.Equal(t, "when the outage began", o.Since, at)
+					testkit.Equal(t, "its cause", o.Cause, "the service is away")
+					testkit.Equal(t, "its passes", o.Passes, 1)
 				}
 			}
 		})
@@ -123,9 +127,8 @@ func TestCausesShow(t *testing.T) {
 			o := new(watch.Picture)
 			failures(o, "1d", tt.errs...)
 			got := watch.PassOf(backlog.Report{}, o.Causes("1d")).Causes
-			if len(got) != 1 || got[0].Error != tt.want || got[0].Records != len(tt.errs) || string(got[0].First) != "1" {
-				t.Errorf("got %+v, want %q", got, tt.want)
-			}
+			want := []watch.Cause{{Error: tt.want, Records: len(tt.errs), First: json.RawMessage("1")}}
+			testkit.Equal(t, "causes", got, want)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 )
 
 // ask sends a request of a program.
@@ -189,8 +190,13 @@ func TestHealth(t *testing.T) {
 		before := f.now
 		c.change(&f.now)
 		for path, want := range map[string]int{"/healthz": c.healthy, "/readyz": c.ready} {
-			if w := visit(site, "GET", path, nil); w.Code != want || strings.Count(w.Body.String(), "\n") != 1 || !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "db.internal") {
-				t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
+			w := visit(site, "GET", path, nil)
+			body := w.Body.String()
+			testkit.Equal(t, path, w.Code, want)
+			testkit.Equal(t, path+": lines", strings.Count(body, "\n"), 1)
+			testkit.NotContains(t, path, body, "db.internal")
+			if !json.Valid(w.Body.Bytes()) {
+				t.Errorf("%s: got %q, want JSON", path, body)
 			}
 		}
 		f.now = before

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/html"
 
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 )
 
 // pagesOf are the addresses of everything that people look at.
@@ -74,8 +75,13 @@ func TestPages(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]+\.(css|js)`).FindAllString(visit(site, "GET", "/", nil, full).Body.String(), -1) {
 		w := visit(site, "GET", name, nil)
-		if w.Code != 200 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || strings.HasSuffix(name, "js") && w.Body.Len() > 4<<10 || w.Header().Get("Content-Type") == "" {
-			t.Errorf("%s: %d, %d bytes, %v", name, w.Code, w.Body.Len(), w.Header())
+		testkit.Equal(t, name, w.Code, 200)
+		testkit.Contains(t, name+": Cache-Control", w.Header().Get("Cache-Control"), "immutable")
+		if w.Header().Get("Content-Type") == "" {
+			t.Errorf("%s: got no Content-Type: %v", name, w.Header())
+		}
+		if strings.HasSuffix(name, "js") && w.Body.Len() > 4<<10 {
+			t.Errorf("%s: got %d bytes of script, want at most 4 KiB", name, w.Body.Len())
 		}
 	}
 	f.asked = nil
@@ -142,16 +148,27 @@ func checkPage(t *testing.T, path, body string) {
 				labels = append(labels, a.Val)
 			}
 		}
-		if n.Data == "th" && attr(n, "scope") == "" || n.Data == "img" && attr(n, "alt") == "" {
-			t.Errorf("%s: <%s> lacks scope or alt", path, n.Data)
+		needs := "" // the attribute that the element must have
+		switch n.Data {
+		case "th":
+			needs = "scope"
+		case "img":
+			needs = "alt"
+		case "select", "textarea":
+			needs = "id" // for its label
+		case "input":
+			if attr(n, "type") != "hidden" {
+				needs = "id"
+			}
 		}
-		if kind := attr(n, "type"); (n.Data == "input" && kind != "hidden" || n.Data == "select" || n.Data == "textarea") && attr(n, "id") == "" {
-			t.Errorf("%s: a field has no label", path)
+		if needs != "" && attr(n, needs) == "" {
+			t.Errorf("%s: <%s> lacks %s", path, n.Data, needs)
 		}
 	}
-	if count["h1"] != 1 || count["main"] != 1 || count["nav"] != 1 || count["table"] != count["caption"] {
-		t.Errorf("%s: %v", path, count)
+	for _, name := range []string{"h1", "main", "nav"} {
+		testkit.Equal(t, path+": number of <"+name+">", count[name], 1)
 	}
+	testkit.Equal(t, path+": captions, of as many tables", count["caption"], count["table"])
 	for _, id := range append(labelled, labels...) {
 		if !ids[id] {
 			t.Errorf("%s: nothing has the id %s", path, id)

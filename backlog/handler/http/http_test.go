@@ -21,6 +21,7 @@ import (
 	"backlog/backlog"
 	handler "backlog/backlog/handler/http"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 var (
@@ -317,9 +318,12 @@ func exchange(t *testing.T, logged *bytes.Buffer) (sent, got string) {
 		Level, Msg, ID, Sent, Got string
 		Attempt                   string `json:"attempt_id"`
 	}
-	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "DEBUG" || line.Msg != "exchange" || line.ID != "7" {
+	if err := json.Unmarshal(logged.Bytes(), &line); err != nil {
 		t.Fatalf("logged %q: %v", logged, err)
 	}
+	testkit.Equal(t, "level", line.Level, "DEBUG")
+	testkit.Equal(t, "message", line.Msg, "exchange")
+	testkit.Equal(t, "id", line.ID, "7")
 	logged.Reset()
 	return line.Sent, line.Got
 }

@@ -11,6 +11,7 @@ import (
 
 	"backlog/backlog"
 	handler "backlog/backlog/handler/http"
+	"backlog/internal/testkit"
 )
 
 // 202 says that the outcome follows, where somebody could tell it.
@@ -37,8 +38,13 @@ func TestHTTPAccepted(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			got := s.one(t).header
-			if c.refresh == running && (got.Get("Backlog-Attempt-Uid") != "a-1" || !strings.HasSuffix(got.Get("Webhook-Id"), "~a-1") || got.Get("Backlog-Attempt-No") != "2" || got.Get("Backlog-Attempt-Deadline") != "2026-01-05T07:00:00Z") {
-				t.Errorf("headers %v", got)
+			if c.refresh == running {
+				testkit.Equal(t, "Backlog-Attempt-Uid", got.Get("Backlog-Attempt-Uid"), "a-1")
+				testkit.Equal(t, "Backlog-Attempt-No", got.Get("Backlog-Attempt-No"), "2")
+				testkit.Equal(t, "Backlog-Attempt-Deadline", got.Get("Backlog-Attempt-Deadline"), "2026-01-05T07:00:00Z")
+				if id := got.Get("Webhook-Id"); !strings.HasSuffix(id, "~a-1") {
+					t.Errorf("Webhook-Id: got %q, want …~a-1", id)
+				}
 			}
 		})
 	}

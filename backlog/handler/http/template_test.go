@@ -173,8 +173,14 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if usualPorts[u.Scheme] == "" || u.Hostname() == "" || tmpl.text[0] == '{' && u.User != nil {
-			t.Fatalf("%s", u)
+		if usualPorts[u.Scheme] == "" {
+			t.Fatalf("%s: got the scheme %q", u, u.Scheme)
+		}
+		if u.Hostname() == "" {
+			t.Fatalf("%s: it has no host", u)
+		}
+		if tmpl.text[0] == '{' && u.User != nil {
+			t.Fatalf("%s: a url that comes from the record has a user", u)
 		}
 		if tmpl.free {
 			return

@@ -28,6 +28,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/mail"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 var _ backlog.Handler = (*mail.Handler)(nil)
@@ -179,18 +180,22 @@ func TestMail(t *testing.T) {
 				t.Fatalf("%d mails", len(mails))
 			}
 			m := mails[0]
-			if m.from != "tables@example.com" || m.to != "zoe@example.org" || m.secure == test.plain || m.user != "" == test.plain {
-				t.Errorf("%+v", m)
-			}
+			testkit.Equal(t, "from", m.from, "tables@example.com")
+			testkit.Equal(t, "to", m.to, "zoe@example.org")
+			testkit.Equal(t, "it came over TLS", m.secure, !test.plain)
+			testkit.Equal(t, "it was sent with a login", m.user != "", !test.plain)
 			for i, want := range []string{"Table 7: out of retries", "Table 7: Provided URL is invalid"} {
 				parsed, err := netmail.ReadMessage(strings.NewReader(mails[i].text))
 				if err != nil {
 					t.Fatal(err)
 				}
 				subject, err := new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
-				if subject != want || err != nil || parsed.Header.Get("Message-ID") != "<a1@example.com>" || parsed.Header.Get("Auto-Submitted") != "auto-generated" {
-					t.Errorf("subject %q, %v; headers %v", subject, err, parsed.Header)
+				if err != nil {
+					t.Errorf("subject: %v", err)
 				}
+				testkit.Equal(t, "subject", subject, want)
+				testkit.Equal(t, "Message-ID", parsed.Header.Get("Message-ID"), "<a1@example.com>")
+				testkit.Equal(t, "Auto-Submitted", parsed.Header.Get("Auto-Submitted"), "auto-generated")
 			}
 			if _, body, _ := strings.Cut(m.text, "\r\n\r\n"); body != "Dear Zo=C3=AB,\r\n.\r\n{7} was given up: no such\r\nhost\r\n" {
 				t.Errorf("body %q", body)

@@ -88,8 +88,14 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q at %v takes more than %v", text, at, bound)
 			}
 			next, more = r.Next(first)
-			if ok && first.Before(at) || more && !next.After(first) || ok && first.Nanosecond() != 0 {
-				t.Fatalf("%q: after %v come %v and %v", text, at, first, next)
+			if ok && first.Before(at) {
+				t.Fatalf("%q: the first from %v on is %v, which is earlier", text, at, first)
+			}
+			if ok && first.Nanosecond() != 0 {
+				t.Fatalf("%q: the first from %v on is %v, want a whole second", text, at, first)
+			}
+			if more && !next.After(first) {
+				t.Fatalf("%q: the next after %v is %v, want a later one", text, first, next)
 			}
 			if !ok || !more {
 				return
