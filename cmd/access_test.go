@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"backlog/internal/testkit"
 )
 
 // nobody is a user without any right of its own.
@@ -177,8 +179,13 @@ func TestAccessOfInit(t *testing.T) {
 		{"backlog.db", "the database backlog.db cannot be written to: attempt to write a readonly database", "give this user the right to write the file, and to create others in its folder"},
 	} {
 		status, out, log := s.run("init", "--create-table", "--database", "sqlite:"+x.database)
-		if status != 1 || out != "" || !strings.HasPrefix(log, "backlog: "+x.want) || !strings.HasSuffix(log, "; "+x.cure+"\n") {
-			t.Errorf("%s: exit status %d\n%s%s", x.database, status, out, log)
+		testkit.Equal(t, x.database+": exit status", status, 1)
+		testkit.Equal(t, x.database+": output", out, "")
+		if !strings.HasPrefix(log, "backlog: "+x.want) {
+			t.Errorf("%s: got %q, want backlog: %s…", x.database, log, x.want)
+		}
+		if !strings.HasSuffix(log, "; "+x.cure+"\n") {
+			t.Errorf("%s: got %q, want …; %s", x.database, log, x.cure)
 		}
 	}
 }

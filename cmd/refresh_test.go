@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"backlog/internal/testkit"
 )
 
 // A refreshSite is a table of one row that the program, as it is built, processes again
@@ -239,8 +241,10 @@ func (s *refreshSite) walk(c timeline, first int) {
 		}
 		s.step(fmt.Sprintf("%s pass: %s %d -", stampOf(a.End), stampOf(a.Next), no))
 	}
-	if r := s.row(s.at); first >= c.n && (s.at != moment(c.ended) || r.State != "disabled" || r.Reason != c.reason) {
-		s.t.Errorf("at %s: %+v", s.at, r)
+	if r := s.row(s.at); first >= c.n {
+		testkit.Equal(s.t, "when it ended", s.at, moment(c.ended))
+		testkit.Equal(s.t, "state", r.State, "disabled")
+		testkit.Equal(s.t, "reason", r.Reason, c.reason)
 	}
 }
 

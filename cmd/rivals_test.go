@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 // work writes the configuration of one of several works on the table.
@@ -29,9 +31,11 @@ func newQueues(t *testing.T, kind *siteKind) *site {
 func (s *site) refused(args ...string) {
 	s.t.Helper()
 	status, out, log := s.run(args...)
-	if status != 1 || !strings.Contains(log, "another configuration works on it") || !strings.Contains(log, "with another where") || out != "" {
-		s.t.Errorf("backlog %s: exit status %d, want 1\n%s%s", strings.Join(args, " "), status, out, log)
-	}
+	what := "backlog " + strings.Join(args, " ")
+	testkit.Equal(s.t, what+": exit status", status, 1)
+	testkit.Equal(s.t, what+": output", out, "")
+	testkit.Contains(s.t, what, log, "another configuration works on it")
+	testkit.Contains(s.t, what, log, "with another where")
 }
 
 // Of two configurations of one table that differ in `where` and have no names the second

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"backlog/internal/testkit"
 )
 
 // torture is how often the program is killed at each arrow: once, unless `make torture`
@@ -179,9 +181,12 @@ func newAccount(t *testing.T) *account {
 // add adds what a test has counted, and fails it if that is not as promised.
 func (a *account) add(t *testing.T, arrow string, n tally) {
 	t.Helper()
-	if n.lost > 0 || n.wrong > 0 || n.copies > n.most || n.succeeded+n.waiting+n.lost != n.all {
-		t.Errorf("%s: %+v", arrow, n)
+	testkit.Equal(t, arrow+": lost", n.lost, 0)
+	testkit.Equal(t, arrow+": wrong", n.wrong, 0)
+	if n.copies > n.most {
+		t.Errorf("%s: got %d copies, want at most %d", arrow, n.copies, n.most)
 	}
+	testkit.Equal(t, arrow+": succeeded, waiting and lost make all", n.succeeded+n.waiting+n.lost, n.all)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sum := a.lines[arrow]

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -86,8 +87,12 @@ func TestFrameFilled(t *testing.T) {
 	b.waitReady(s.Queue+"-backoff-60", 1)
 	eventually(t, "only four wait", func() bool { n, others := c.waiting(); return n == 4 && others == 0 && v.count() == 30 })
 	r := stop()
-	if r.Succeeded != 20 || r.Rejected != 5 || r.Failed != 1 || r.Refused != 4 || c.link.current() != first || first.over() {
-		t.Errorf("%+v, %v", r, first.why())
+	testkit.Equal(t, "succeeded", r.Succeeded, 20)
+	testkit.Equal(t, "rejected", r.Rejected, 5)
+	testkit.Equal(t, "failed", r.Failed, 1)
+	testkit.Equal(t, "refused", r.Refused, 4)
+	if c.link.current() != first || first.over() {
+		t.Errorf("want the first connection still in use, it has ended: %v", first.why())
 	}
 	v.once(t, 30)
 	if !seen.has(backlog.Refused, "the broker's frame_max is 131072; its publisher must send less in headers") {
@@ -140,8 +145,10 @@ func TestTooLarge(t *testing.T) {
 	}
 	eventually(t, "only it waits", func() bool { n, others := c.waiting(); return n == 1 && others == 0 && v.count() == 21 })
 	r := stop()
-	if r.Succeeded != 20 || r.Refused != 1 || c.link.current() != first || first.over() {
-		t.Errorf("%+v, %v", r, first.why())
+	testkit.Equal(t, "succeeded", r.Succeeded, 20)
+	testkit.Equal(t, "refused", r.Refused, 1)
+	if c.link.current() != first || first.over() {
+		t.Errorf("want the first connection still in use, it has ended: %v", first.why())
 	}
 	v.once(t, 21)
 	if !seen.has(backlog.Refused, "the broker needs a larger max_message_size") {
@@ -204,8 +211,12 @@ func TestExchangeRefuses(t *testing.T) {
 			mend()
 			b.waitReady(failed, 5)
 			eventually(t, "nothing waits", func() bool { n, _ := c.waiting(); return n == 0 })
-			if r := stop(); r.Succeeded != 5 || r.Failed != 5 || r.Refused != 5 || c.link.current() != first || first.over() {
-				t.Errorf("%+v, %v", r, first.why())
+			r := stop()
+			testkit.Equal(t, "succeeded", r.Succeeded, 5)
+			testkit.Equal(t, "failed", r.Failed, 5)
+			testkit.Equal(t, "refused", r.Refused, 5)
+			if c.link.current() != first || first.over() {
+				t.Errorf("want the first connection still in use, it has ended: %v", first.why())
 			}
 			v.once(t, 15)
 		})

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -83,9 +84,11 @@ func TestReturned(t *testing.T) {
 	b.send(amqp.Publishing{Body: []byte("reject")})
 	b.waitReady(s.Queue+"-backoff-60", 1)
 	b.receive(s.Queue + "-error")
-	if r := stop(); r.Failed != 1 || r.Rejected != 1 || r.Unwritten != 0 || seen.has(backlog.StoreUnavailable, "") {
-		t.Errorf("%+v", r)
-	}
+	r := stop()
+	testkit.Equal(t, "failed", r.Failed, 1)
+	testkit.Equal(t, "rejected", r.Rejected, 1)
+	testkit.Equal(t, "unwritten", r.Unwritten, 0)
+	testkit.Equal(t, "the broker was lost", seen.has(backlog.StoreUnavailable, ""), false)
 }
 
 // Where nothing may be declared, a message without a way waits for one.
@@ -198,9 +201,13 @@ func TestLogin(t *testing.T) {
 		wrong.URL = []string{changed.String()}
 		began := time.Now()
 		err := (&Source{Settings: wrong}).Open(t.Context())
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hidden") || errors.Is(err, backlog.ErrUnavailable) != test.waits {
-			t.Errorf("%v, want %s", err, test.want)
+		if err == nil {
+			t.Errorf("got no error, want %s", test.want)
+			continue
 		}
+		testkit.Contains(t, "error", err.Error(), test.want)
+		testkit.NotContains(t, "error", err.Error(), "hidden")
+		testkit.Equal(t, test.want+": the broker is waited for", errors.Is(err, backlog.ErrUnavailable), test.waits)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("that took %v", took)
 		}

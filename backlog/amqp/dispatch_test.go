@@ -15,6 +15,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // A works is a daemon's table and queues of the test's own.
@@ -133,8 +134,12 @@ func TestDispatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.work(4, func(ctx context.Context, r *backlog.Record) error {
-		if city, _ := r.Column("city"); city != "Paris" || r.Tier != "1d" || r.AttemptID == "" || r.Status != "NEW" {
-			t.Errorf("%+v", r)
+		city, _ := r.Column("city")
+		testkit.Equal(t, "city", city, any("Paris"))
+		testkit.Equal(t, "tier", r.Tier, "1d")
+		testkit.Equal(t, "status", r.Status, "NEW")
+		if r.AttemptID == "" {
+			t.Errorf("want an ID of the attempt, got none: %+v", r)
 		}
 		switch id := r.Key.Part(0).(int64); id % 4 {
 		case 1:
@@ -147,9 +152,11 @@ func TestDispatch(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	if r := w.pass(e); r.Succeeded != 10 || r.Failed != 10 || r.Rejected != 10 || r.Skipped != 10 {
-		t.Errorf("%+v", r)
-	}
+	r := w.pass(e)
+	testkit.Equal(t, "succeeded", r.Succeeded, 10)
+	testkit.Equal(t, "failed", r.Failed, 10)
+	testkit.Equal(t, "rejected", r.Rejected, 10)
+	testkit.Equal(t, "skipped", r.Skipped, 10)
 	if took := time.Since(began); took > d.Bound() {
 		t.Errorf("a first start has taken %v: it holds back", took)
 	}

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 )
 
 // limited has the worker queue be a quorum queue that drops what comes back too often.
@@ -117,9 +118,10 @@ func TestEndedWhileAway(t *testing.T) {
 	b.waitReady(s.Queue+"-backoff-60", 6)
 	r := stop()
 	c.Close()
-	if n := b.ready(s.Queue); n != 0 || all() != 6 || r.Failed != 6 || r.Conflicts != 0 {
-		t.Errorf("%d are in the queue, %d calls, %+v", n, all(), r)
-	}
+	testkit.Equal(t, "messages in the queue", b.ready(s.Queue), 0)
+	testkit.Equal(t, "calls", all(), 6)
+	testkit.Equal(t, "failed", r.Failed, 6)
+	testkit.Equal(t, "conflicts", r.Conflicts, 0)
 }
 
 // Messages of one message_id are worked on side by side, and none is given back for it.

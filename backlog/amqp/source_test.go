@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -359,15 +360,20 @@ func TestOutcomes(t *testing.T) {
 	}
 	var f failure
 	d := b.receive(s.Queue + "-error")
-	if err := json.Unmarshal(d.Body, &f); err != nil || f.Error != "reject" || f.Message != "no such city" || f.Attempts != 1 {
-		t.Errorf("%s", d.Body)
+	if err := json.Unmarshal(d.Body, &f); err != nil {
+		t.Errorf("%v: %s", err, d.Body)
 	}
+	testkit.Equal(t, "error", f.Error, "reject")
+	testkit.Equal(t, "message", f.Message, "no such city")
+	testkit.Equal(t, "attempts", f.Attempts, 1)
 	eventually(t, "all handled", func() bool { mu.Lock(); defer mu.Unlock(); return seen["skip"] == 2 && seen["fine"] == 3 })
 	r := stop()
 	c.Close()
-	if r.Succeeded != 4 || r.Rejected != 1 || r.Skipped != 1 || b.ready(s.Queue) != 0 || b.ready(s.Queue+"-backoff-60") != 0 {
-		t.Errorf("%+v, %d left, %d waiting, %v", r, b.ready(s.Queue), b.ready(s.Queue+"-backoff-60"), seen)
-	}
+	testkit.Equal(t, "succeeded", r.Succeeded, 4)
+	testkit.Equal(t, "rejected", r.Rejected, 1)
+	testkit.Equal(t, "skipped", r.Skipped, 1)
+	testkit.Equal(t, "messages in the queue", b.ready(s.Queue), 0)
+	testkit.Equal(t, "messages that wait", b.ready(s.Queue+"-backoff-60"), 0)
 }
 
 // The forms of what ends in the error queue: those of the Ruby handler and of Kicks.

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"backlog/backlog"
+	"backlog/internal/testkit"
 )
 
 // What a handler is given of time is the request's, by the worker's own clock; a pause that
@@ -159,9 +160,13 @@ func TestRequest(t *testing.T) {
 		}
 		want, _ := r.ColumnsJSON()
 		columns, _ := got.ColumnsJSON()
-		if string(columns) != string(want) || got.Key.Compare(r.Key) != 0 || !got.Inserted.Equal(r.Inserted) || got.Status != r.Status || got.Tier != r.Tier {
-			t.Errorf("%+v %s, want %+v %s", got, columns, r, want)
+		testkit.Equal(t, "columns", string(columns), string(want))
+		if got.Key.Compare(r.Key) != 0 {
+			t.Errorf("key: got %v, want %v", got.Key, r.Key)
 		}
+		testkit.Equal(t, "time of insertion", got.Inserted, r.Inserted)
+		testkit.Equal(t, "status", got.Status, r.Status)
+		testkit.Equal(t, "tier", got.Tier, r.Tier)
 	}
 	for _, bad := range []amqp.Delivery{{Type: requestType}, {Body: []byte("{}"), Type: requestType}, {Body: []byte(`{"id":1,"record":{}}`), Type: "else"}} {
 		if _, err := readRequest(&held{Delivery: bad}); err == nil || strings.Contains(err.Error(), "%!") {

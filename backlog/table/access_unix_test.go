@@ -87,7 +87,12 @@ func testRights(t *testing.T, dir string) {
 			if err != nil {
 				got = strings.ReplaceAll(err.Error(), path, "FILE")
 			}
-			if p := (*table.Problem)(nil); want == "" && err != nil || want != "" && (!errors.As(err, &p) || !matches(got, want)) {
+			switch {
+			case want == "" && err != nil:
+				t.Errorf("%s: %s: got %s, want no error", x.folder, what, got)
+			case want != "" && !errors.As(err, new(*table.Problem)):
+				t.Errorf("%s: %s: got %s, want a Problem", x.folder, what, got)
+			case want != "" && !matches(got, want):
 				t.Errorf("%s: %s:\n got %s\nwant %s", x.folder, what, got, want)
 			}
 			return err == nil

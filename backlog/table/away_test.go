@@ -16,6 +16,7 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
+	"backlog/internal/testkit"
 )
 
 // What is no server of the kind that the URL names is not waited for where that
@@ -90,8 +91,17 @@ func TestHindrances(t *testing.T) {
 		{postgres.Dialect, sql.ErrConnDone, "the database is away: the connection broke off; the server's log tells why"},
 	} {
 		err := (&db.DB{Server: tt.d}).Wrap(t.Context(), tt.err)
-		if err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrUnavailable) || !errors.Is(err, tt.err) && tt.err != driver.ErrBadConn && tt.err != sql.ErrConnDone {
-			t.Errorf("got %v\nwant %s", err, tt.want)
+		if err == nil {
+			t.Errorf("got no error, want %s", tt.want)
+			continue
+		}
+		testkit.Equal(t, "error", err.Error(), tt.want)
+		if !errors.Is(err, backlog.ErrUnavailable) {
+			t.Errorf("%s: want it to say that the database is unavailable", tt.want)
+		}
+		broken := tt.err == driver.ErrBadConn || tt.err == sql.ErrConnDone // it is not handed on: it would be tried again
+		if !broken && !errors.Is(err, tt.err) {
+			t.Errorf("%s: want it to be a %T", tt.want, tt.err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // noon is what these tests take for the present.
@@ -216,6 +217,49 @@ func matches(s, pattern string) bool {
 		_, rest, ok = strings.Cut(rest, p)
 	}
 	return ok && rest == ""
+}
+
+// within is a pattern of every text that has s in it; of an empty one it is empty.
+func within(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "…" + s + "…"
+}
+
+// wantProblemLike checks that the error is a *Problem whose text matches the pattern, or that
+// there is none, where the pattern is empty.
+func wantProblemLike(t testing.TB, what string, err error, pattern string) {
+	t.Helper()
+	if pattern == "" {
+		if err != nil {
+			t.Errorf("%s: got the error %v, want none", what, err)
+		}
+		return
+	}
+	if err == nil {
+		t.Errorf("%s: got no error, want %s", what, pattern)
+		return
+	}
+	if !errors.As(err, new(*table.Problem)) {
+		t.Errorf("%s: got a %T, want a Problem: %v", what, err, err)
+	}
+	if !matches(err.Error(), pattern) {
+		t.Errorf("%s:\n got %v\nwant %s", what, err, pattern)
+	}
+}
+
+// wantNotes checks that one of the notes has the text in it, or that there are none, where the
+// text is empty.
+func wantNotes(t testing.TB, what string, notes []string, text string) {
+	t.Helper()
+	if text == "" {
+		testkit.Equal(t, what+": notes", len(notes), 0)
+		return
+	}
+	if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, text) }) {
+		t.Errorf("%s: got the notes %q, want one with %q", what, notes, text)
+	}
 }
 
 func text(s string) mapping.Value   { return mapping.Value{Text: s} }

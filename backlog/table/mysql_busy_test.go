@@ -2,12 +2,12 @@ package table_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 const mysqlBacklog = "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20) DEFAULT 'NEW', date_inserted DATETIME)"
@@ -66,8 +66,12 @@ func TestMySQLLockedRows(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-settled; err != nil || len(left) != 1 || !errors.Is(left[0].Err, backlog.ErrConflict) || left[0].Index != 1 {
-		t.Errorf("got %v, %v, want a conflict of the second", left, err)
+	if err := <-settled; err != nil || len(left) != 1 {
+		t.Fatalf("got %v, %v, want one conflict", left, err)
+	}
+	testkit.Equal(t, "place of the conflict", left[0].Index, 1)
+	if !errors.Is(left[0].Err, backlog.ErrConflict) {
+		t.Errorf("got %v, want a conflict", left[0].Err)
 	}
 	pendingOf(t, s, 0)
 }
@@ -130,9 +134,11 @@ func TestMySQLTriggerRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := s.Settle(t.Context(), group(pendingOf(t, s, 4)))
-	if err != nil || len(left) != 1 || left[0].Index != 2 || !strings.Contains(left[0].Err.Error(), "not this one") {
-		t.Errorf("got %v, %v, want the third refused", left, err)
+	if err != nil || len(left) != 1 {
+		t.Fatalf("got %v, %v, want one refused", left, err)
 	}
+	testkit.Equal(t, "place of the refused one", left[0].Index, 2)
+	testkit.Contains(t, "reason", left[0].Err.Error(), "not this one")
 	pendingOf(t, s, 1)
 }
 

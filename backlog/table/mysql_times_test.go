@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/internal/testkit"
 )
 
 // mysqlWrittens are the ways in which tables hold times; the form is what is said
@@ -69,9 +70,13 @@ func TestMySQLTimes(t *testing.T) {
 				wantKeys(t, "with a clock half a step later", records, "3")
 			}
 			c, err := s.Count(t.Context(), noon, []time.Duration{maxAge})
-			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
-				t.Errorf("Count: got %+v, %v", c, err)
+			if err != nil {
+				t.Fatalf("Count: %v", err)
 			}
+			testkit.Equal(t, "counted as young", c.Bands[0].Fresh, 2)
+			testkit.Equal(t, "the oldest of them", time.Time(c.Bands[0].Oldest), cutoff)
+			testkit.Equal(t, "counted as old", c.Beyond.Fresh, 2)
+			testkit.Equal(t, "counted as unreadable", c.Unreadable, 0)
 			if n, err := expire(t.Context(), s, noon, cutoff); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}

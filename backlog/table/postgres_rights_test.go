@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // role makes a role that may log in and use the schema, and returns its name.
@@ -111,10 +112,10 @@ func TestPostgresOpen(t *testing.T) {
 			t.Errorf("%s was opened", x.want)
 			continue
 		}
-		p := (*table.Problem)(nil)
-		if errors.Is(err, backlog.ErrUnavailable) != x.away || errors.As(err, &p) == x.away || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("got %v\nwant %s", err, x.want)
-		}
+		testkit.Equal(t, x.want+": it says that the server is away", errors.Is(err, backlog.ErrUnavailable), x.away)
+		testkit.Equal(t, x.want+": it is a Problem", errors.As(err, new(*table.Problem)), !x.away)
+		testkit.Contains(t, "error", err.Error(), x.want)
+		testkit.NotContains(t, "error", err.Error(), "s3cret")
 	}
 	_, err = openDB(context.Background(), s.as(role+":s3cret"), table.Options{})
 	if !errors.Is(err, backlog.ErrUnavailable) || !strings.Contains(err.Error(), "too many connections for role") {

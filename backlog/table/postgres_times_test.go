@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // postgresTimes are the ways in which columns of PostgreSQL hold times: the type,
@@ -124,9 +125,14 @@ func TestPostgresTimes(t *testing.T) {
 					t.Errorf("cutoff %v: the oldest is understood as %v", cutoff, records[len(records)-1].Inserted)
 				}
 				c, err := store.Count(context.Background(), now, []time.Duration{now.Sub(cutoff)})
-				if err != nil || c.Bands[0].Fresh != 3 || c.Waiting != 1 || c.Expired != 1 || c.Beyond.Fresh != 1 {
-					t.Errorf("cutoff %v: counted %+v, %v", cutoff, c, err)
+				if err != nil {
+					t.Fatalf("cutoff %v: Count: %v", cutoff, err)
 				}
+				what := fmt.Sprintf("cutoff %v: counted as ", cutoff)
+				testkit.Equal(t, what+"young", c.Bands[0].Fresh, 3)
+				testkit.Equal(t, what+"waiting", c.Waiting, 1)
+				testkit.Equal(t, what+"expired", c.Expired, 1)
+				testkit.Equal(t, what+"old", c.Beyond.Fresh, 1)
 				if left, err := store.Settle(context.Background(), []backlog.Settlement{{Record: &records[0], Target: backlog.RowSuccess, At: now}}); err != nil || len(left) > 0 {
 					t.Fatalf("settled but for %v, %v", left, err)
 				}
@@ -163,9 +169,12 @@ func TestPostgresTimesInSmallIntegers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := store.Count(context.Background(), noon, []time.Duration{time.Hour})
-	if err != nil || c.Bands[0].Fresh != 1 || c.Waiting != 2 || c.Unreadable != 0 {
-		t.Errorf("counted %+v, %v", c, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.Equal(t, "counted as young", c.Bands[0].Fresh, 1)
+	testkit.Equal(t, "counted as waiting", c.Waiting, 2)
+	testkit.Equal(t, "counted as unreadable", c.Unreadable, 0)
 	later := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 	if records, unreadable := readAll(t, store, backlog.Query{Limit: 10, Now: later, Since: later.Add(-20 * 365 * 24 * time.Hour)}); len(records) != 3 || len(unreadable) > 0 {
 		t.Errorf("in 2040: %v, %v", records, unreadable)
@@ -190,9 +199,13 @@ func TestPostgresTimesWithoutEnd(t *testing.T) {
 			t.Errorf("%s: got %s, unreadable: %v", decl, keys, unreadable)
 		}
 		c, err := store.Count(context.Background(), noon, []time.Duration{ages})
-		if err != nil || c.Bands[0].Fresh != 3 || c.Waiting != 1 || c.Expired != 1 || c.Unreadable != 2 {
-			t.Errorf("%s: counted %+v, %v", decl, c, err)
+		if err != nil {
+			t.Fatalf("%s: Count: %v", decl, err)
 		}
+		testkit.Equal(t, decl+": counted as young", c.Bands[0].Fresh, 3)
+		testkit.Equal(t, decl+": counted as waiting", c.Waiting, 1)
+		testkit.Equal(t, decl+": counted as expired", c.Expired, 1)
+		testkit.Equal(t, decl+": counted as unreadable", c.Unreadable, 2)
 		for _, r := range []string{"1", "2"} {
 			k, err := store.ParseKey(r)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/doctor"
+	"backlog/internal/testkit"
 )
 
 // refreshMapping is a mapping for the refresh policy, which names these of its columns.
@@ -280,9 +281,10 @@ func TestRefreshStates(t *testing.T) {
 	for i, want := range []string{"waiting", "running", "disabled", "finished", "waiting"} {
 		keys = append(keys, backlog.NewKey(int64(i+1)))
 		row, ok, err := tab.Find(ctx, keys[i], noon)
-		if got := inspect.State(row.Memory); got != want || !ok || err != nil || row.Unreadable != nil {
-			t.Errorf("row %d: %s, %v, want %s", i+1, got, err, want)
+		if !ok || err != nil || row.Unreadable != nil {
+			t.Errorf("row %d: found %t, %v, unreadable: %v", i+1, ok, err, row.Unreadable)
 		}
+		testkit.Equal(t, fmt.Sprintf("row %d: state", i+1), inspect.State(row.Memory), want)
 	}
 	for state, want := range map[string]string{"waiting": "1 5", "running": "2", "disabled": "3", "finished": "4", "": "1 2 5"} {
 		page, err := tab.List(ctx, table.Filter{State: state}, noon, backlog.Cursor{}, 10)
@@ -372,9 +374,7 @@ func TestRefreshTried(t *testing.T) {
 		if end := endedIn(r, backlog.RowSuccess, backlog.Memory{}); err == nil {
 			err = s.Try(context.Background(), end)
 		}
-		if p := (*db.Problem)(nil); want == "" && err != nil || want != "" && (!errors.As(err, &p) || !matches(err.Error(), want)) {
-			t.Errorf("%s: got %v, want %s", script, err, want)
-		}
+		wantProblemLike(t, script, err, want)
 		f.wantRows("SELECT * FROM banner", "1 '2026-02-10 11:00:00' 0 NULL NULL 'x'")
 		if err := s.Try(context.Background(), backlog.Settlement{Record: &backlog.Record{Key: backlog.NewKey(int64(9)), Memory: r.Memory}, Memory: started(r).Memory}); !errors.Is(err, backlog.ErrConflict) {
 			t.Errorf("a row that is gone: %v", err)
@@ -396,8 +396,12 @@ func TestRefreshRefusedRows(t *testing.T) {
 		group = append(group, started(&p.Records[i]))
 	}
 	left, err := s.Begin(context.Background(), group)
-	if err != nil || len(left) != 1 || left[0].Index != 1 || errors.Is(left[0].Err, backlog.ErrConflict) {
-		t.Errorf("got %v, %v; want the second row refused", left, err)
+	if err != nil || len(left) != 1 {
+		t.Fatalf("got %v, %v; want one row refused", left, err)
+	}
+	testkit.Equal(t, "place of the refused row", left[0].Index, 1)
+	if errors.Is(left[0].Err, backlog.ErrConflict) {
+		t.Errorf("got a conflict, want the row refused: %v", left[0].Err)
 	}
 	f.wantRows("SELECT id, attempt_no FROM banner", "1 1", "2 0", "3 1")
 	for i, want := range []int{1, 0, 1} {
@@ -435,10 +439,14 @@ func TestRefreshUIDRefused(t *testing.T) {
 		}
 		_, err = table.New(context.Background(), d, refreshMapping())
 		d.Close()
-		want := "policy: column attempt_uid is " + decl + ", which cannot hold the token of an attempt; name a column of texts of 32 characters or more"
-		if good := decl == "text" || decl == "character(32)"; good && err != nil || !good && (err == nil || err.Error() != want) {
-			t.Errorf("%s: got %v", decl, err)
+		got, want := "", ""
+		if err != nil {
+			got = err.Error()
 		}
+		if decl != "text" && decl != "character(32)" {
+			want = "policy: column attempt_uid is " + decl + ", which cannot hold the token of an attempt; name a column of texts of 32 characters or more"
+		}
+		testkit.Equal(t, decl, got, want)
 	}
 }
 
@@ -556,8 +564,13 @@ func TestReachUnderRefresh(t *testing.T) {
 					want = x.end
 				}
 				err := s.Try(t.Context(), g)
-				if err == nil && want >= 0 || err != nil && (want < 0 || backlog.ReachOf(err) != want) {
-					t.Errorf("%s: reach %d, want %d: %v", what, backlog.ReachOf(err), want, err)
+				switch {
+				case want < 0 && err != nil:
+					t.Errorf("%s: got %v, want no error", what, err)
+				case want >= 0 && err == nil:
+					t.Errorf("%s: got no error, want one that reaches %d", what, want)
+				case err != nil:
+					testkit.Equal(t, what+": reach of the error", backlog.ReachOf(err), want)
 				}
 			}
 		})

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 func TestParseKey(t *testing.T) {
@@ -118,8 +120,12 @@ func TestFind(t *testing.T) {
 			t.Errorf("row %d: got %v, %v", x.id, ok, err)
 			continue
 		}
-		if row.State != x.standing || row.Status != x.status || row.Filtered != x.filtered || !reflect.DeepEqual(row.Memory, &x.retry) {
-			t.Errorf("row %d: got %v %q, filtered %v, %+v; want %+v", x.id, row.State, row.Status, row.Filtered, row.Memory, x)
+		what := fmt.Sprintf("row %d: ", x.id)
+		testkit.Equal(t, what+"state", row.State, x.standing)
+		testkit.Equal(t, what+"status", row.Status, x.status)
+		testkit.Equal(t, what+"it is filtered", row.Filtered, x.filtered)
+		if !reflect.DeepEqual(row.Memory, &x.retry) {
+			t.Errorf("%smemory: got %+v, want %+v", what, row.Memory, x.retry)
 		}
 		if row.Inserted.IsZero() && x.wrong == "" && row.NoDate != x.noDate {
 			t.Errorf("row %d: NoDate is %q, want %q", x.id, row.NoDate, x.noDate)
@@ -147,9 +153,11 @@ func TestFindWithoutStatus(t *testing.T) {
 			continue
 		}
 		row, ok, err := s.Find(context.Background(), backlog.NewKey(int64(id)), noon)
-		if !ok || err != nil || row.Status != want || row.State.String() != want {
-			t.Errorf("row %d: got %q %v, %v, %v; want %s", id, row.Status, row.State, ok, err, want)
+		if !ok || err != nil {
+			t.Errorf("row %d: found %t, %v", id, ok, err)
 		}
+		testkit.Equal(t, fmt.Sprintf("row %d: status", id), row.Status, want)
+		testkit.Equal(t, fmt.Sprintf("row %d: state", id), row.State.String(), want)
 		if wantNo := map[bool]string{true: "newest", false: "skip"}[row.Inserted.IsZero()]; row.NoDate != wantNo {
 			t.Errorf("row %d: NoDate is %q, want %q", id, row.NoDate, wantNo)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/internal/testkit"
 )
 
 func TestTimesThatAreMissing(t *testing.T) {
@@ -104,7 +105,11 @@ func TestTimeOfEligibilityAsInsertion(t *testing.T) {
 	m.Inserted, m.Eligible = mapping.Time{Column: "at", Zero: "newest"}, &mapping.Time{Column: "at"}
 	s := f.store(m)
 	wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "6 2 1")
-	if c, err := s.Count(context.Background(), noon, []time.Duration{day}); err != nil || c.Bands[0].Fresh != 3 || c.Waiting != 3 || c.Unreadable != 0 {
-		t.Errorf("Count: got %+v, %v", c, err)
+	c, err := s.Count(context.Background(), noon, []time.Duration{day})
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.Equal(t, "counted as young", c.Bands[0].Fresh, 3)
+	testkit.Equal(t, "counted as waiting", c.Waiting, 3)
+	testkit.Equal(t, "counted as unreadable", c.Unreadable, 0)
 }

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/doctor"
+	"backlog/internal/testkit"
 )
 
 // A written is a way in which programs write times.
@@ -119,9 +120,13 @@ func TestTimesEndToEnd(t *testing.T) {
 				}
 			}
 			c, err := s.Count(ctx, noon, []time.Duration{maxAge})
-			if err != nil || c.Bands[0].Fresh != 2 || !time.Time(c.Bands[0].Oldest).Equal(cutoff) || c.Beyond.Fresh != 2 || c.Unreadable != 0 {
-				t.Errorf("Count: got %+v, %v", c, err)
+			if err != nil {
+				t.Fatalf("Count: %v", err)
 			}
+			testkit.Equal(t, "counted as young", c.Bands[0].Fresh, 2)
+			testkit.Equal(t, "the oldest of them", time.Time(c.Bands[0].Oldest), cutoff)
+			testkit.Equal(t, "counted as old", c.Beyond.Fresh, 2)
+			testkit.Equal(t, "counted as unreadable", c.Unreadable, 0)
 			if n, err := expire(ctx, s, noon, cutoff); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want 2", n, err)
 			}
@@ -165,9 +170,14 @@ func TestTimesOfLaterRows(t *testing.T) {
 			case "Pending":
 				wantKeys(t, "fresh lane", lane(t, s, backlog.Fresh), "0 2 4")
 			case "Count":
-				if c, err := s.Count(ctx, noon, []time.Duration{10 * day}); err != nil || c.Bands[0].Fresh != 2 || c.Waiting != 1 || c.Expired != 1 || c.Beyond.Fresh != 1 {
-					t.Errorf("Count: got %+v, %v", c, err)
+				c, err := s.Count(ctx, noon, []time.Duration{10 * day})
+				if err != nil {
+					t.Fatalf("Count: %v", err)
 				}
+				testkit.Equal(t, "counted as young", c.Bands[0].Fresh, 2)
+				testkit.Equal(t, "counted as waiting", c.Waiting, 1)
+				testkit.Equal(t, "counted as expired", c.Expired, 1)
+				testkit.Equal(t, "counted as old", c.Beyond.Fresh, 1)
 			}
 			if n, err := expire(ctx, s, noon, noon.Add(-10*day)); n != 2 || err != nil {
 				t.Errorf("Expire: got %d, %v, want the row that is old and the one past its own time", n, err)
@@ -278,8 +288,13 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 					}
 				}}
 			r, err := e.Pass(ctx, backlog.Pass{MaxAge: ages, Now: noon})
-			if err != nil || r.Succeeded != 6 || r.Unreadable != len(x.bad) || len(seen) != len(x.bad) {
-				t.Errorf("a pass: %+v, %v; it has told of %q", r, err, seen)
+			if err != nil {
+				t.Errorf("a pass: %v", err)
+			}
+			testkit.Equal(t, "succeeded", r.Succeeded, 6)
+			testkit.Equal(t, "unreadable", r.Unreadable, len(x.bad))
+			if len(seen) != len(x.bad) {
+				t.Errorf("the unreadable rows %q were named, want %d", seen, len(x.bad))
 			}
 		})
 	}

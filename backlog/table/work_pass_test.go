@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/table"
 	"backlog/backlog/table/sqlite"
 	"backlog/backlog/table/work"
+	"backlog/internal/testkit"
 )
 
 // count is the work of these tests: a row for each record, and a sum.
@@ -71,9 +72,10 @@ func TestWorkPass(t *testing.T) {
 		})
 		close(stop)
 		<-ended
-		if r.Succeeded != rows*9/10 || r.Failed != rows/10 || r.Conflicts+r.Skipped > 0 || !r.Complete {
-			t.Errorf("the pass: %+v", r)
-		}
+		testkit.Equal(t, "succeeded", r.Succeeded, rows*9/10)
+		testkit.Equal(t, "failed", r.Failed, rows/10)
+		testkit.Equal(t, "skipped or in conflict", r.Conflicts+r.Skipped, 0)
+		testkit.Equal(t, "the pass is complete", r.Complete, true)
 		f.wantRows("SELECT status, count(*), sum(id % 10 = 0) FROM BACKLOG GROUP BY 1", fmt.Sprintf("'ERROR' %d %d", rows/10, rows/10), fmt.Sprintf("'SUCCESS' %d 0", rows*9/10))
 		f.wantRows("SELECT count(*), n, (SELECT sum(visits) FROM BACKLOG) FROM counted, total", fmt.Sprintf("%d %d %d", rows*9/10, rows*9/10, visits))
 	})
@@ -131,9 +133,10 @@ func TestWorkPassOutlastsALock(t *testing.T) {
 				}
 			}
 		})
-		if r.Succeeded != 90 || r.Failed != 9 || r.Skipped+r.Conflicts > 0 || !r.Complete {
-			t.Errorf("the pass: %+v", r)
-		}
+		testkit.Equal(t, "succeeded", r.Succeeded, 90)
+		testkit.Equal(t, "failed", r.Failed, 9)
+		testkit.Equal(t, "skipped or in conflict", r.Skipped+r.Conflicts, 0)
+		testkit.Equal(t, "the pass is complete", r.Complete, true)
 		f.wantRows("SELECT count(*), n FROM counted, total", "90 90")
 	})
 }
@@ -173,14 +176,19 @@ func TestWorkLocked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := do(w, records[0]); wal && err != nil || !wal && !errors.Is(err, backlog.ErrUnavailable) {
-			t.Errorf("somebody reads: got %v", err)
+		switch err := do(w, records[0]); {
+		case wal && err != nil:
+			t.Errorf("somebody reads a database in WAL mode: got %v, want no error", err)
+		case !wal && !errors.Is(err, backlog.ErrUnavailable):
+			t.Errorf("somebody reads: got %v, want the database unavailable", err)
 		}
 		if _, err := reader.ExecContext(context.Background(), "COMMIT"); err != nil {
 			t.Fatal(err)
 		}
 		for i, r := range records {
-			if err := do(w, r); err != nil && !(wal && i == 0 && errors.Is(err, backlog.ErrConflict)) {
+			err := do(w, r)
+			done := wal && i == 0 && errors.Is(err, backlog.ErrConflict) // beside the reader
+			if err != nil && !done {
 				t.Errorf("record %v: %v", r.Key, err)
 			}
 		}

@@ -80,9 +80,7 @@ func TestWorkCheck(t *testing.T) {
 		if strings.HasPrefix(want, "statement") {
 			want = "handler.sql: " + want + "; correct it, or create what it names"
 		}
-		if p := (*table.Problem)(nil); c.want == "" && err != nil || c.want != "" && (!errors.As(err, &p) || !matches(err.Error(), want)) {
-			t.Errorf("%s\n got %v\nwant %s", c.statement, err, want)
-		}
+		wantProblemLike(t, c.statement, err, want)
 	}
 	w := newWork(t, s, "DELETE FROM stock")
 	if err := do(w, lane(t, f.store(plainMapping()), backlog.Fresh)[0]); backlog.OutcomeOf(err) != backlog.Skipped || err.Error() != "the database is open to be read only; open it to be written to" {

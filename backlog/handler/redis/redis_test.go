@@ -23,6 +23,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/redis"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -515,9 +516,14 @@ func TestRedisSettings(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		err := (&redis.Handler{Settings: *s}).Prepare()
-		if want != "" && (err == nil || err.Error() != "redis: "+want) || want == "" && err != nil {
-			t.Errorf("Prepare: %v, want %s", err, want)
+		refused, wantRefused := "", ""
+		if err != nil {
+			refused = err.Error()
 		}
+		if want != "" {
+			wantRefused = "redis: " + want
+		}
+		testkit.Equal(t, "Prepare", refused, wantRefused)
 	}
 	if err := (&redis.Handler{Settings: *redis.NewSettings()}).Prepare(); err == nil || !strings.HasPrefix(err.Error(), "redis: url: is empty") {
 		t.Error(err)

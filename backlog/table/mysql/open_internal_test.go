@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table/db"
+	"backlog/internal/testkit"
 )
 
 // A mute server keeps quiet once it is connected to.
@@ -37,8 +38,13 @@ func TestMute(t *testing.T) {
 			time.AfterFunc(tt.stop, cancel)
 			began := time.Now()
 			_, err := connector{Connector: mute{}, addr: "db:3306"}.Connect(ctx)
-			if took := time.Since(began); err == nil || err.Error() != tt.want || !errors.Is(err, backlog.ErrUnavailable) || took != min(tt.stop, db.DialTimeout) {
-				t.Errorf("after %v: %v\nwant %s", took, err, tt.want)
+			testkit.Equal(t, "time until the error", time.Since(began), min(tt.stop, db.DialTimeout))
+			if err == nil {
+				t.Fatalf("got no error, want %s", tt.want)
+			}
+			testkit.Equal(t, "error", err.Error(), tt.want)
+			if !errors.Is(err, backlog.ErrUnavailable) {
+				t.Errorf("want an error that says the database is unavailable, got %v", err)
 			}
 			time.Sleep(tt.stop)
 		})
