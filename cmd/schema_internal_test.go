@@ -216,7 +216,7 @@ func configSchema() schema {
 		}),
 		"tiers": schema{"type": "array", "minItems": 1, "items": schema{"$ref": "#/definitions/tier"}},
 	})
-	for _, k := range known.Watching {
+	for _, k := range known.Observers {
 		properties[k.Name] = structSchema(k.New(), k.Without...)
 	}
 	aged := schema{"required": []string{"max_age"}}

@@ -13,7 +13,7 @@ import (
 	"backlog/backlog/web"
 )
 
-// defaultListen is where `backlog web` listens if nothing says another place.
+// defaultListen is where `backlog web` listens by default.
 const defaultListen = "127.0.0.1:8080"
 
 func newWeb(g *globalOptions) *cobra.Command {
@@ -33,7 +33,7 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	set := watching[web.Settings](cfg, "web")
+	set := observerSettings[web.Settings](cfg, "web")
 	set.Listen = cmp.Or(set.Listen, defaultListen)
 	ctx, stop := onTermOrHangup(ctx)
 	defer stop()
@@ -48,12 +48,12 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	return nil
 }
 
-// listenAt puts the flag --listen on top of the configuration, if it is given.
+// listenAt overrides web.listen with the flag --listen, if that is given.
 func listenAt(cfg *config.Config, listen string) error {
 	if listen == "" {
 		return nil
 	}
-	s := watching[web.Settings](cfg, "web")
+	s := observerSettings[web.Settings](cfg, "web")
 	s.Listen = listen
 	var wrong error
 	s.Check(func(field, problem string) {
@@ -74,7 +74,7 @@ func newToken(g *globalOptions) *cobra.Command {
 				return err
 			}
 			kept := stateOf(cfg, slog.New(slog.DiscardHandler)).Folder()
-			set := watching[web.Settings](cfg, "web")
+			set := observerSettings[web.Settings](cfg, "web")
 			if _, err := set.ReadTokens(g.folder(), kept); err != nil {
 				return err
 			}
@@ -87,12 +87,12 @@ func newToken(g *globalOptions) *cobra.Command {
 	}
 }
 
-// webAddress returns where pages are served; empty: nowhere.
-func webAddress(cfg *config.Config) string { return watching[web.Settings](cfg, "web").Listen }
+// webAddress returns the address of the pages; "": none are served.
+func webAddress(cfg *config.Config) string { return observerSettings[web.Settings](cfg, "web").Listen }
 
-// probeAddress returns where a daemon of the configuration answers /healthz, and whether by TLS.
+// probeAddress returns the address where a daemon of the configuration answers /healthz, and whether it uses TLS.
 func probeAddress(cfg *config.Config) (address string, secure bool) {
-	if s := watching[web.Settings](cfg, "web"); s.Listen != "" {
+	if s := observerSettings[web.Settings](cfg, "web"); s.Listen != "" {
 		return s.Listen, s.TLS.Cert != ""
 	}
 	return cmp.Or(metricsAddress(cfg), defaultListen), false

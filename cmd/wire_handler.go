@@ -58,7 +58,7 @@ func knownSettings() config.Known {
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
-		Watching: []config.Settings{
+		Observers: []config.Settings{
 			{Name: "web", New: func() any { return web.NewSettings() }},
 			{Name: "metrics", New: func() any { return new(metrics.Settings) }},
 			{Name: "pings", New: func() any { return pings.NewSettings() }},

@@ -45,9 +45,9 @@ func (g *globalOptions) readerSettings(cfg *config.Config, log *slog.Logger) *re
 		Timer:      g.timer(cfg.ShutdownTimeout),
 		Simulation: simulation(cfg, policyOf(cfg.Policy)),
 		Folder:     g.folder(),
-		Web:        watching[web.Settings](cfg, "web"),
-		Metrics:    watching[metrics.Settings](cfg, "metrics"),
-		Pings:      watching[pings.Settings](cfg, "pings"),
+		Web:        observerSettings[web.Settings](cfg, "web"),
+		Metrics:    observerSettings[metrics.Settings](cfg, "metrics"),
+		Pings:      observerSettings[pings.Settings](cfg, "pings"),
 	}
 	set.ParseSchedule = func(text string) (*tiers.Schedule, error) {
 		return config.ParseTiers(text, cfg.Timezone)
@@ -112,17 +112,17 @@ func (a *setup) serveMetrics(g *globalOptions, name string, e *backlog.Engine) (
 	return s.Close, s.Listen()
 }
 
-// watching returns the settings of pages, metrics or pings by their name.
-func watching[T any](cfg *config.Config, name string) *T { return cfg.Watching[name].(*T) }
+// observerSettings returns the settings of pages, metrics or pings by their name.
+func observerSettings[T any](cfg *config.Config, name string) *T { return cfg.Observers[name].(*T) }
 
 // metricsAddress returns the address of metrics that are not served with the pages; "": there is none.
 func metricsAddress(cfg *config.Config) string {
-	return watching[metrics.Settings](cfg, "metrics").Listen
+	return observerSettings[metrics.Settings](cfg, "metrics").Listen
 }
 
 // checkPings returns an error if pings are configured for a tier that does not exist.
 func checkPings(cfg *config.Config) error {
-	if s := watching[pings.Settings](cfg, "pings"); s.URL != "" {
+	if s := observerSettings[pings.Settings](cfg, "pings"); s.URL != "" {
 		return s.CheckTiers(cfg.Tiers.Tiers())
 	}
 	return nil
@@ -131,5 +131,5 @@ func checkPings(cfg *config.Config) error {
 // checkPages returns the address of the pages, "" if there are none, and what is wrong with their files.
 func (g *globalOptions) checkPages(cfg *config.Config) (address string, err error) {
 	state, _ := stateFile(cfg) // its errors are reported apart
-	return webAddress(cfg), watching[web.Settings](cfg, "web").CheckFiles(g.folder(), state.Folder())
+	return webAddress(cfg), observerSettings[web.Settings](cfg, "web").CheckFiles(g.folder(), state.Folder())
 }

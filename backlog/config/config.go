@@ -1,14 +1,13 @@
 // Package config reads the configuration file: YAML in, plain structs out.
 //
-// It reads strictly. A key it does not know, a value of another type and a
-// mapping that contradicts itself are errors, and all of them are reported at
-// once, each with its line. It opens nothing but the file itself: whether the
-// database, its columns and the handler's program exist is found out by those
-// who use them.
+// It is strict: unknown keys, values of a wrong type and settings that contradict
+// each other are errors. All errors are reported at once, each with its line. It
+// opens only the file itself. Whether the database, its columns and the handler's
+// program exist is checked by the packages that use them.
 //
-// Each part of the file has a function that decodes it. Settings that another
-// package owns are decoded by the tags of its struct ([Known]); how, is told at
-// value.settings. How decoding works at all is told at decoder.
+// Each part of the file has a method that decodes it; decoder explains how. Settings
+// that another package owns ([Known]) are decoded into its struct by tags;
+// value.settings explains the tags.
 package config
 
 import (
@@ -37,7 +36,7 @@ import (
 // DefaultFile is the file that commands read when none is named.
 const DefaultFile = "schedule.yaml"
 
-// exampleFile is the file that errors send people to.
+// exampleFile is the example to which errors refer.
 const exampleFile = "schedule.example.yaml"
 
 // A Config is what a file says, completed with defaults. One that [Load]
@@ -47,30 +46,30 @@ type Config struct {
 	// password and must not be printed.
 	Database string `yaml:"database,env"`
 
-	Name  string          // of this work, of several on one table; "": the only one
-	Table mapping.Mapping // the states, too; its Zone is the timezone if the file names one
+	Name  string          // tells several configurations of one table apart; "": there is only one
+	Table mapping.Mapping // with the states; its Zone is the timezone if the file names one
 
 	Handler Handler
-	Source  any // of messages instead of a table, of the type that its [Settings] made; nil: there is a table
-	Worker  any // of another's records, which Handler handles; likewise
+	Source  any // settings of a queue instead of a table, of the type that its [Settings] made; nil: there is a table
+	Worker  any // settings of a worker, whose requests Handler handles, of the type that its [Settings] made; nil: there is none
 
 	MaxRecords int     `yaml:"max_records"` // per pass; 0: no cap
 	AbortAfter int     `yaml:"abort_after"` // consecutive failures that end a pass; 0: never
 	Rate       float64 // handler calls per second; 0: no limit
 	Policy     Policy
 	OnDead     OnDead // the zero OnDead if there is none
-	OnOutage   OnDead // likewise
+	OnOutage   OnDead // the zero OnDead if there is none
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
-	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": do without
-	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // what a stop grants to running handlers; 0: nothing
+	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": no file
+	ShutdownTimeout time.Duration  `yaml:"shutdown_timeout"` // how long a stop waits for running handlers; 0: not at all
 	Log             Log            `yaml:"log"`
 
-	Watching map[string]any // by the names of [Known.Watching], of the types that these make
+	Observers map[string]any // settings by the names of [Known.Observers], of the types that these make
 
 	Tiers *tiers.Schedule // never nil
 
-	Text string // a digest of the file as it is written, by LoadFile; "": it is no regular file
+	Digest string // of the file's text, set by LoadFile; "": it is not a regular file
 }
 
 // Log says what is logged and how.
@@ -81,23 +80,23 @@ type Log struct {
 
 // Known are the settings that other packages own.
 type Known struct {
-	Policies []Settings // beside progressive
-	Handlers []Settings // of `handler`
-	OnDead   []Settings // of `on_dead`
-	Sources  []Settings // of `source`
-	Workers  []Settings // of `worker`
-	Watching []Settings // keys of their own, of what shows a daemon's work
+	Policies  []Settings // all but progressive
+	Handlers  []Settings // of `handler`
+	OnDead    []Settings // of `on_dead`
+	Sources   []Settings // of `source`
+	Workers   []Settings // of `worker`
+	Observers []Settings // of pages, metrics and pings, each a key at the top
 
-	// OfWorker says that the file is to have a worker: without one its other problems are
-	// those of another command.
+	// OfWorker says that the file must have a worker. Without one, that is the only error: the
+	// file is meant for another command.
 	OfWorker bool
 }
 
 // LoadFile reads the file at path and takes variables from the environment. An
 // error that wraps [fs.ErrNotExist] says what to do about it.
 func LoadFile(path string, known Known) (*Config, error) {
-	// A FIFO that nobody writes to would keep a daemon that reads it again from ever
-	// stopping: opened so it is empty.
+	// Opening a FIFO without a writer would block for ever, also at a reload, and the daemon could
+	// not stop. Opened in this way it is empty.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, backlog.Worded(missingFile(path), err)
@@ -108,23 +107,28 @@ func LoadFile(path string, known Known) (*Config, error) {
 	defer f.Close()
 	sum := sha256.New()
 	c, err := Load(io.TeeReader(f, sum), path, os.LookupEnv, known)
-	if info, no := f.Stat(); c != nil && no == nil && info.Mode().IsRegular() {
-		c.Text = hex.EncodeToString(sum.Sum(nil))
+	info, statErr := f.Stat()
+	if c != nil && statErr == nil && info.Mode().IsRegular() {
+		c.Digest = hex.EncodeToString(sum.Sum(nil))
 	}
 	return c, err
 }
 
-// missingFile says what to do about a file that there is not.
+// missingFile is the error text of a file that does not exist. It says what to do.
 func missingFile(path string) string {
 	text := path + ": no such file"
 	if abs, err := filepath.Abs(path); err == nil && !filepath.IsAbs(path) {
 		text += " in " + filepath.Dir(abs)
 	}
-	ext := filepath.Ext(path)
-	if other := map[string]string{".yaml": ".yml", ".yml": ".yaml"}[ext]; other != "" {
-		like := strings.TrimSuffix(path, ext) + other
-		if _, err := os.Stat(like); err == nil {
-			return text + "; there is " + like + ": rename it, or name it"
+	similar := ""
+	if base, ok := strings.CutSuffix(path, ".yaml"); ok {
+		similar = base + ".yml"
+	} else if base, ok := strings.CutSuffix(path, ".yml"); ok {
+		similar = base + ".yaml"
+	}
+	if similar != "" {
+		if _, err := os.Stat(similar); err == nil {
+			return text + "; there is " + similar + ": rename it, or name it"
 		}
 	}
 	return text + "; " + mapping.DidYouMeanFile(path, "write one ("+exampleFile+" shows how) or name another")
@@ -153,12 +157,12 @@ func (v value) config() *Config {
 		Timezone:        time.UTC,
 		ShutdownTimeout: 30 * time.Second,
 		Log:             Log{Level: slog.LevelInfo, Format: "auto"},
-		Watching:        make(map[string]any),
+		Observers:       make(map[string]any),
 	}
 	known := v.settingsOf(c, nil)
-	for _, k := range v.d.known.Watching {
-		c.Watching[k.Name] = k.New()
-		known[k.Name] = func(v value) { v.settings(c.Watching[k.Name], k.Without...) }
+	for _, k := range v.d.known.Observers {
+		c.Observers[k.Name] = k.New()
+		known[k.Name] = func(v value) { v.settings(c.Observers[k.Name], k.Without...) }
 	}
 	if v.d.known.OfWorker && !v.isWorker() {
 		v.fail("has no worker; say where requests come from and what handles them, such as worker: {amqp: {url: …, name: orders}, handler: {exec: [./deliver.sh]}}")
@@ -185,27 +189,30 @@ func (v value) config() *Config {
 		"source": func(v value) {
 			_, c.Source = v.oneKind(v.d.known.Sources, make(keys), "names no queue; add amqp: {url: …, queue: …}")
 		},
-		"worker":   func(v value) { c.Worker, c.Handler = v.worker() },
-		"timezone": func(v value) { c.Timezone = v.location(); c.Table.Zone = c.Timezone },
-		"tiers":    func(v value) { list = v },
+		"worker": func(v value) { c.Worker, c.Handler = v.worker() },
+		"timezone": func(v value) {
+			c.Timezone = v.location()
+			c.Table.Zone = c.Timezone
+		},
+		"tiers": func(v value) { list = v },
 	})
 	v.object(known)
 	if v.has("worker") {
-		v.only("worker", "of a worker, which", "shutdown_timeout", "log", "metrics")
+		v.rejectOthers("worker", "of a worker, which", "shutdown_timeout", "log", "metrics")
 		return c
 	}
 	if v.has("source") {
-		v.sourced(c)
+		v.checkSource(c)
 		return c
 	}
-	again, ageless := c.Policy.Settings.(Refresher)
-	v.acknowledged(c, c.Handler.Settings, "handler.amqp")
-	v.d.misplaced("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
+	refresher, ageless := c.Policy.Settings.(Refresher)
+	v.checkAckTimeout(c, c.Handler.Settings, "handler.amqp")
+	v.d.rejectKey("handler.input", "is what a program reads of a message, and a row is always JSON; remove it")
 	if c.Handler.Kind == "amqp" && ageless {
 		v.d.failf("handler.amqp", "waits for its workers, and the policy refresh has deadlines of its own; take redis, whose workers answer when they can")
 	}
 	if ageless {
-		v.refreshing(c, again)
+		v.completeRefresh(c, refresher)
 	} else if c.Handler.Kind == "redis" {
 		v.d.failf("handler.redis", "is answered later, which only the policy refresh waits for; add policy: {refresh: {every: 2h, timeout: 1h}} or the like, or take another handler")
 	}
@@ -218,17 +225,19 @@ func (v value) config() *Config {
 	return c
 }
 
-// mostName is how long the name of a work is at most, in bytes: it is part of names of files.
-const mostName = 64
+// maxNameLength bounds the key name, in bytes: it becomes part of file names.
+const maxNameLength = 64
 
-// workName decodes a name that is good for files, locks and labels.
+// workName decodes the key name, which must be fit for files, locks and labels.
 func (v value) workName() string {
 	name := v.text()
-	other := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	isForbidden := func(c rune) bool {
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		isDigit := c >= '0' && c <= '9'
+		return !isLetter && !isDigit && c != '-' && c != '_'
 	}
-	if strings.ContainsFunc(name, other) || len(name) > mostName {
-		v.fail("%s is no name for a work on the table; take letters, digits, - and _, at most %d", mapping.Show(name), mostName)
+	if strings.ContainsFunc(name, isForbidden) || len(name) > maxNameLength {
+		v.fail("%s is no name for a work on the table; take letters, digits, - and _, at most %d", mapping.Show(name), maxNameLength)
 	}
 	return name
 }
@@ -241,7 +250,7 @@ type Policy struct {
 	Settings any    // of the type that the [Settings] made; nil for progressive
 }
 
-// keeps returns what the policy keeps in the row, as its settings say.
+// keeps returns the columns in which the policy keeps its state.
 func (p Policy) keeps() mapping.Policy {
 	if s, ok := p.Settings.(Keeper); ok {
 		return s.Keeps()
@@ -249,9 +258,9 @@ func (p Policy) keeps() mapping.Policy {
 	return mapping.Policy{Name: p.Name}
 }
 
-// ParsePolicy reads what the key policy of the file may hold, in one line: the
-// name of a policy, or YAML such as fibonacci: {unit: 5m}, with braces around it
-// or without. An error joins one for each thing that is wrong.
+// ParsePolicy parses a policy as the file writes it under the key policy, in one line:
+// its name, or YAML such as fibonacci: {unit: 5m}, with or without braces around
+// it. An error joins one for each problem.
 func ParsePolicy(text string, known ...Settings) (p Policy, err error) {
 	var isYAML bool
 	p, err = parse([]byte(text), "", nil, Known{Policies: known}, func(v value) Policy {
@@ -279,14 +288,16 @@ func (v value) policy() (p Policy) {
 			v.fail("must name one policy, not %d", len(fields))
 			return p
 		}
-		name.node, settings = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fields[0].name}, fields[0].value
+		name.node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fields[0].name}
+		settings = fields[0].value
 	case v.isText():
-		settings.node = &yaml.Node{Kind: yaml.MappingNode} // all at their defaults
+		settings.node = &yaml.Node{Kind: yaml.MappingNode} // empty: all settings have their defaults
 	default:
 		v.mismatch("the name of a policy (" + strings.Join(words, ", ") + ")")
 		return p
 	}
-	if p.Name = name.oneOf("policy", words...); p.Name == "" {
+	p.Name = name.oneOf("policy", words...)
+	if p.Name == "" {
 		return p
 	}
 	s := known[p.Name].New()
@@ -299,13 +310,14 @@ func (v value) policy() (p Policy) {
 	return p
 }
 
-// shortList decodes a list into the only list of durations that s has, if it has
-// one: that alone will do.
+// shortList decodes a list into the field of s that is a list of durations, if s has one. It
+// is the short form of a mapping with that key alone. It reports whether v had this form.
 func (v value) shortList(s any) bool {
 	for _, f := range fieldsOf(s) {
 		if _, ok := f.field.Addr().Interface().(*[]time.Duration); ok && v.isList() {
 			before := len(v.d.errs)
-			if v.field(f, "", ""); len(v.d.errs) == before {
+			v.field(f, "", "")
+			if len(v.d.errs) == before {
 				s.(Checker).Check(func(_, problem string) { v.fail("%s", problem) })
 			}
 			return true

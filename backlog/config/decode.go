@@ -21,24 +21,26 @@ import (
 	"backlog/tiers"
 )
 
-// A decoder holds what one Load has found out. Decoding never stops at an
-// error: methods of [value] note it, return whatever they have, and the result
-// is thrown away in the end. To decode a further part of the file, write a
-// struct, a method of value that fills it, mostly with [value.object], and add
-// the method to the keys of the part above.
+// A decoder holds the state of one Load. Decoding never stops at an error: methods
+// of [value] note it and return what they have, and the result is discarded in the
+// end. To decode a further part of the file, write a struct and a method of value
+// that fills it, usually with [value.object], and add the method to the keys of the
+// mapping that holds the part.
 type decoder struct {
 	file   string
 	lookup func(string) (string, bool)
 	known  Known
-	places map[string]*yaml.Node // by path, of its key or item; the file itself is ""
+	places map[string]*yaml.Node // the node of the key or the item, by path; the path of the file is ""
 	errs   []*Error
 }
 
-// parse reads the only document in a text. An error joins one for each thing that is wrong.
-func parse[T any](text []byte, file string, lookup func(string) (string, bool), known Known, read func(top value) T) (t T, err error) {
+// parse decodes the only document of a text. An error joins one for each problem.
+func parse[T any](
+	text []byte, file string, lookup func(string) (string, bool), known Known, decode func(top value) T,
+) (t T, err error) {
 	d := &decoder{file: file, lookup: lookup, known: known, places: map[string]*yaml.Node{"": {Line: 1}}}
 	if top, ok := d.top(text); ok {
-		t = read(d.value(top, "", top))
+		t = decode(d.value(top, "", top))
 	}
 	if err := d.err(); err != nil {
 		return *new(T), err
@@ -46,8 +48,8 @@ func parse[T any](text []byte, file string, lookup func(string) (string, bool), 
 	return t, nil
 }
 
-// place returns the place of the path. One that is not in the file has the place
-// of what should hold it.
+// place returns the place of the path. If the file does not have it, that is the place of
+// the mapping or list that should hold it.
 func (d *decoder) place(path string) *yaml.Node {
 	for !d.has(path) {
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
@@ -74,7 +76,7 @@ type field struct {
 	value
 }
 
-// value returns the node as a value at the path, which is found at the place.
+// value returns the node as a value at the path, and notes that its place is place.
 func (d *decoder) value(n *yaml.Node, path string, place *yaml.Node) value {
 	d.places[path] = place
 	return value{d, n, path}
@@ -89,11 +91,10 @@ func (v value) isScalar() bool  { return v.node.Kind == yaml.ScalarNode }
 func (v value) isNull() bool    { return v.isScalar() && v.node.ShortTag() == "!!null" }
 func (v value) isText() bool    { return v.isScalar() && v.node.ShortTag() == "!!str" }
 
-// isBlank reports whether nothing is written after the key, which YAML takes
-// for null.
+// isBlank reports whether nothing is written after the key, which YAML reads as null.
 func (v value) isBlank() bool { return v.isNull() && v.node.Value == "" }
 
-// isQuoted reports whether the author marked a scalar as text.
+// isQuoted reports whether a scalar is written as text, by quotes or as a block.
 func (v value) isQuoted() bool {
 	return v.node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
@@ -106,10 +107,10 @@ var kinds = map[string]string{
 	"!!timestamp": "a date",
 }
 
-// kind says in words what v is.
+// kind names the kind of v in words.
 func (v value) kind() string { return cmp.Or(kinds[v.node.ShortTag()], "text") }
 
-// mismatch notes that v is not what it must be.
+// mismatch notes that v has the wrong kind. want says what it must be.
 func (v value) mismatch(want string) {
 	switch {
 	case v.isBlank():
@@ -136,8 +137,8 @@ func (v value) object(known keys) {
 func (v value) unknown(f field, known []string) {
 	line := v.d.places[f.path].Line
 	switch {
-	case v.isScrap(f.node):
-		v.d.errorf(line, v.path, "%s", scrapKey)
+	case v.isFragment(f.node):
+		v.d.errorf(line, v.path, "%s", fragmentProblem)
 	case !isWord(f.name):
 		v.d.errorf(line, v.path, "unknown key, not shown as it is no word; known here: %s", strings.Join(known, ", "))
 	case len(known) == 0:
@@ -147,17 +148,17 @@ func (v value) unknown(f field, known []string) {
 	}
 }
 
-const scrapKey = "a key without a value; put a space after its colon, and quotes around a value with a comma in it"
+const fragmentProblem = "a key without a value; put a space after its colon, and quotes around a value with a comma in it"
 
-// isScrap reports whether the key with the value n in v looks like a piece of a
-// text that was cut at a comma, as in {database: mysql://me:pass,word@host}.
-// Such a piece, or a key that is no word, can be a secret and is not shown.
-func (v value) isScrap(n *yaml.Node) bool {
+// isFragment reports whether the key with the value n in v looks like a piece of
+// a text that was cut at a comma, as in {database: mysql://me:pass,word@host}. Such a
+// piece, or a key that is no word, may be a secret and is not shown.
+func (v value) isFragment(n *yaml.Node) bool {
 	return v.node.Style&yaml.FlowStyle != 0 && value{v.d, n, v.path}.isBlank()
 }
 
-// fields returns the keys of a mapping, each once and in the order of the
-// file, with their values.
+// fields returns the keys of a mapping with their values, in the order of the file. A
+// duplicate key is an error and left out.
 func (v value) fields() []field {
 	if !v.isMapping() {
 		v.mismatch("a mapping (key: value)")
@@ -170,9 +171,10 @@ func (v value) fields() []field {
 		if !ok {
 			continue
 		}
-		path, line := join(v.path, name), pair[0].Line
+		path := join(v.path, name)
+		line := pair[0].Line
 		if first, twice := lines[name]; twice {
-			if !isWord(name) || v.isScrap(pair[1]) {
+			if !isWord(name) || v.isFragment(pair[1]) {
 				path = v.path
 			}
 			v.d.errorf(line, path, "duplicate key, first on line %d; remove one of them", first)
@@ -186,7 +188,8 @@ func (v value) fields() []field {
 
 // key returns the text of a mapping's key.
 func (v value) key(n *yaml.Node) (name string, ok bool) {
-	switch k := (value{v.d, n, v.path}); {
+	k := value{v.d, n, v.path}
+	switch {
 	case k.isScalar() && n.Value == "":
 		v.d.errorf(n.Line, v.path, "a key is missing before the colon; add it")
 	case !k.isText():
@@ -197,7 +200,7 @@ func (v value) key(n *yaml.Node) (name string, ok bool) {
 	return "", false
 }
 
-// list returns the items of a list. Want says what it must be.
+// list returns the items of a list. want says what v must be.
 func (v value) list(want string) []value {
 	if !v.isList() {
 		v.mismatch(want)
@@ -224,10 +227,10 @@ type Error struct {
 	File    string // as given to [Load]; "" where none is read
 	Line    int    // from 1
 	Key     string // path to the value, such as tiers[2].every; "" for the file as a whole
-	Problem string // what is wrong and, after a semicolon, what would mend it
+	Problem string // what is wrong and, after a semicolon, how to correct it
 }
 
-// Error returns "file:line: key: problem", without what there is not.
+// Error returns "file:line: key: problem", without the parts that are empty.
 func (e *Error) Error() string {
 	text := e.Problem
 	if e.Key != "" && !strings.HasPrefix(text, e.Key+" ") {
@@ -239,7 +242,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// errorf notes a problem, once.
+// errorf notes a problem. The same one is noted only once.
 func (d *decoder) errorf(line int, path, format string, args ...any) {
 	e := Error{d.file, line, path, fmt.Sprintf(format, args...)}
 	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == e }) {
@@ -247,14 +250,14 @@ func (d *decoder) errorf(line int, path, format string, args ...any) {
 	}
 }
 
-// failf notes a problem with the value at the path, which need not be in the
-// file: the line is then the one of what should hold it.
+// failf notes a problem with the value at the path. If the file does not have that, the line
+// is the one of the mapping or list that should hold it.
 func (d *decoder) failf(path, format string, args ...any) {
 	d.errorf(d.place(path).Line, path, format, args...)
 }
 
-// misplaced notes a key that has no place in this file, if it is there.
-func (d *decoder) misplaced(path, why string) {
+// rejectKey notes a problem with the path if the file has it. why says that it does not belong there.
+func (d *decoder) rejectKey(path, why string) {
 	if d.has(path) {
 		d.failf(path, "%s", why)
 	}
@@ -272,7 +275,7 @@ func (d *decoder) err() error {
 	return errors.Join(joined...)
 }
 
-// scalar returns any scalar. Blank is no way to say null: it looks unfinished.
+// scalar returns any scalar. A blank is an error, not null, because it looks unfinished.
 func (v value) scalar() (mapping.Value, bool) {
 	switch {
 	case !v.isScalar():
@@ -302,12 +305,12 @@ func (v value) text() string {
 	return ""
 }
 
-// orRemoved is what would mend most lists without items.
-const orRemoved = "name at least one or remove it"
+// nameOneOrRemove says how to correct most empty lists.
+const nameOneOrRemove = "name at least one or remove it"
 
-// filled returns the items of a list that must have some; cure is what would mend one
-// without.
-func (v value) filled(want, cure string) []value {
+// nonEmptyList returns the items of a list that must have some. cure says how to correct an
+// empty one.
+func (v value) nonEmptyList(want, cure string) []value {
 	items := v.list(want)
 	if v.isList() && len(items) == 0 {
 		v.fail("is an empty list; %s", cure)
@@ -317,15 +320,15 @@ func (v value) filled(want, cure string) []value {
 
 var variable = pattern.Lazily(`\$\$\{|\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
 
-// expanded returns a text in which each ${NAME} is replaced by the variable's
-// value and each $${ by a literal ${. Any other $ stays, and values are not
-// expanded again. Errors show names of variables, nothing else of the text and no
-// values.
+// expanded returns a text in which each ${NAME} is replaced by the value of the
+// environment variable, and each $${ by a literal ${. Any other $ stays, and values
+// are not expanded again. Errors show the names of variables and nothing else of the
+// text.
 func (v value) expanded() string {
 	before := len(v.d.errs)
 	text := v.text()
 	if text != "" && !strings.Contains(text, "${") {
-		return text // the rule, and it needs no pattern
+		return text // the usual case, for which the pattern need not be compiled
 	}
 	out := variable().ReplaceAllStringFunc(text, func(m string) string {
 		name := strings.Trim(m, "${}")
@@ -347,7 +350,7 @@ func (v value) expanded() string {
 	return out
 }
 
-// oneOf returns the text if it is among the words; what names it in an error.
+// oneOf returns the text if it is one of the words. what names it in errors.
 func (v value) oneOf(what string, words ...string) string {
 	text := v.text()
 	if slices.Contains(words, text) {
@@ -372,18 +375,26 @@ var (
 	fraction = pattern.Lazily(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 )
 
-// numeral returns a number that has the pattern and is not less than least; like
-// is what such a number is called.
-func numeral[N int | float64](v value, pattern *regexp.Regexp, parse func(string) (N, error), least N, want, like string) N {
-	switch is := v.isScalar() && pattern.MatchString(v.node.Value); {
-	case is && v.isQuoted():
+// A numberFormat says how a number is written.
+type numberFormat[N int | float64] struct {
+	pattern *regexp.Regexp
+	parse   func(string) (N, error)
+	want    string // what v must be
+	example string // what a number must be that does not have the pattern
+}
+
+// parseNumber returns a number in the format that is not less than least.
+func parseNumber[N int | float64](v value, format numberFormat[N], least N) N {
+	matches := v.isScalar() && format.pattern.MatchString(v.node.Value)
+	switch {
+	case matches && v.isQuoted():
 		v.fail("must be a number, not text; remove the quotes")
-	case !is && v.kind() == "a number":
-		v.fail("must be %s, not %s", like, mapping.Show(v.node.Value))
-	case !is:
-		v.mismatch(want)
+	case !matches && v.kind() == "a number":
+		v.fail("must be %s, not %s", format.example, mapping.Show(v.node.Value))
+	case !matches:
+		v.mismatch(format.want)
 	default:
-		n, err := parse(v.node.Value)
+		n, err := format.parse(v.node.Value)
 		if n < least {
 			v.fail("must be at least %v, not %s", least, mapping.Show(v.node.Value))
 		} else if err != nil {
@@ -396,13 +407,24 @@ func numeral[N int | float64](v value, pattern *regexp.Regexp, parse func(string
 
 // integer returns a whole number that is not less than least.
 func (v value) integer(least int) int {
-	return numeral(v, decimal(), strconv.Atoi, least, "a whole number", "a whole number")
+	format := numberFormat[int]{
+		pattern: decimal(),
+		parse:   strconv.Atoi,
+		want:    "a whole number",
+		example: "a whole number",
+	}
+	return parseNumber(v, format, least)
 }
 
 // number returns a number that is not negative.
 func (v value) number() float64 {
-	parse := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
-	return numeral(v, fraction(), parse, 0, "a number", "a number such as 2 or 1.5")
+	format := numberFormat[float64]{
+		pattern: fraction(),
+		parse:   func(text string) (float64, error) { return strconv.ParseFloat(text, 64) },
+		want:    "a number",
+		example: "a number such as 2 or 1.5",
+	}
+	return parseNumber(v, format, 0)
 }
 
 // seconds returns a duration that is not negative and may be written as a
@@ -469,8 +491,8 @@ func (v value) rate() float64 {
 	return n / per.Seconds()
 }
 
-// suggest names the word that was probably meant or, if none is near, all of
-// them after the label.
+// suggest names the word that was probably meant. If none is near, it lists all words after
+// the label.
 func suggest(got, label string, words []string) string {
 	if best := mapping.Near(got, words); best != "" {
 		return "did you mean " + best + "?"
@@ -478,8 +500,8 @@ func suggest(got, label string, words []string) string {
 	return label + ": " + strings.Join(words, ", ")
 }
 
-// isWord reports whether s is like the name of a key. It is no regular
-// expression, because that would be compiled at every start.
+// isWord reports whether s looks like the name of a key. It is not a regular expression,
+// because that would have to be compiled at every start.
 func isWord(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
 	return (first == '_' || unicode.IsLetter(first)) && mapping.Show(s) == s && !strings.ContainsAny(s, ":/+")

@@ -8,15 +8,15 @@ import (
 	"backlog/tiers"
 )
 
-// A Handler says what processes a record and how many at a time.
+// A Handler says what processes records, and how many at a time.
 type Handler struct {
-	Kind     string // such as exec; "" if the file has no handler: then there are only defaults
+	Kind     string // such as exec; "": the file has no handler, and the other fields are defaults
 	Settings any    // of the type that the [Settings] made
 
 	Timeout time.Duration `yaml:"timeout" min:"1ms"` // of one attempt
 
-	// Concurrency is how many records are processed at a time, at least 1 and
-	// at most 100,000; never more than the InFlight of settings that are [Bounded].
+	// Concurrency is how many records are processed at a time, from 1 to 100,000. If the
+	// settings are [Bounded], it is at most their InFlight.
 	Concurrency int `yaml:"concurrency" min:"1" max:"100000" why:"so many records are never processed at a time"`
 }
 
@@ -37,10 +37,10 @@ func (v value) handler() Handler {
 	return h
 }
 
-// OnDead says what is told of each record that becomes dead or, as on_outage, of the
-// beginning and the end of an outage.
+// OnDead says what is called for each record that becomes dead or, as on_outage, when an outage
+// begins and ends.
 type OnDead struct {
-	Kind     string // "": nothing is told
+	Kind     string // "": nothing is called
 	Settings any
 	Timeout  time.Duration `yaml:"timeout" min:"1ms"`
 }
@@ -51,11 +51,11 @@ func (v value) onDead() OnDead {
 	return o
 }
 
-// ofTables are the kinds of handlers that need a table of their own.
-var ofTables = []string{"sql", "redis", "amqp"}
+// tableHandlers are the kinds of handlers that work with rows of a table.
+var tableHandlers = []string{"sql", "redis", "amqp"}
 
-// worker decodes the broker of requests that another process has dispatched, and what
-// handles them.
+// worker decodes a worker: the broker with the requests of another process, and the handler
+// for them.
 func (v value) worker() (settings any, h Handler) {
 	h = defaultHandler()
 	var concurrency int
@@ -63,10 +63,11 @@ func (v value) worker() (settings any, h Handler) {
 		"handler":     func(v value) { h = v.handler() },
 		"concurrency": func(v value) { concurrency = v.integer(1) },
 	}, "names no broker; add amqp: {url: …, name: …}")
-	h.Concurrency, h.Timeout = cmp.Or(concurrency, h.Concurrency), 0
-	v.d.misplaced("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
-	v.d.misplaced("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
-	if slices.Contains(ofTables, h.Kind) {
+	h.Concurrency = cmp.Or(concurrency, h.Concurrency)
+	h.Timeout = 0
+	v.d.rejectKey("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
+	v.d.rejectKey("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
+	if slices.Contains(tableHandlers, h.Kind) {
 		v.d.failf(join(v.path, "handler."+h.Kind), "does not work in a worker; take exec, lines or http")
 	} else if h.Kind == "" && !v.has("handler") {
 		v.fail("has no handler; add handler: {exec: [./deliver.sh]}")
@@ -79,32 +80,36 @@ func (v value) isWorker() bool {
 	return v.isMapping() && slices.ContainsFunc(v.fields(), func(f field) bool { return f.name == "worker" })
 }
 
-// only refuses keys beside the one that the file is about.
-func (v value) only(about, what string, allowed ...string) {
+// rejectOthers notes an error for every key but main, which the file is about, and those allowed. what
+// describes the file.
+func (v value) rejectOthers(main, what string, allowed ...string) {
 	for _, f := range v.fields() {
-		if f.name != about && !slices.Contains(allowed, f.name) {
+		if f.name != main && !slices.Contains(allowed, f.name) {
 			f.fail("is not for the file %s reads no table; remove it", what)
 		}
 	}
 }
 
-// sourced checks a file whose records are messages: nothing of it is of a table.
-func (v value) sourced(c *Config) {
-	v.only("source", "of a source, which", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log", "metrics")
-	if slices.Contains(ofTables, c.Handler.Kind) {
+// checkSource checks a file whose records are messages. It may have no settings of a table.
+func (v value) checkSource(c *Config) {
+	v.rejectOthers("source", "of a source, which", "handler", "on_dead", "rate", "abort_after", "timezone", "shutdown_timeout", "log", "metrics")
+	if slices.Contains(tableHandlers, c.Handler.Kind) {
 		v.d.failf("handler."+c.Handler.Kind, "works on rows of a table; take exec, lines or http for messages")
 	}
-	v.acknowledged(c, c.Source, "source.amqp")
+	v.checkAckTimeout(c, c.Source, "source.amqp")
 	c.Table.Name = "messages"
 }
 
-// acknowledged refuses a handler that takes longer than the broker waits for it.
-func (v value) acknowledged(c *Config, settings any, path string) {
-	if s, ok := settings.(Acknowledger); ok && c.Handler.Timeout+unheld > s.Unacknowledged() {
+// checkAckTimeout notes an error if the handler may take longer than the broker waits for an
+// acknowledgement.
+func (v value) checkAckTimeout(c *Config, settings any, path string) {
+	s, ok := settings.(Acknowledger)
+	if ok && c.Handler.Timeout+ackMargin > s.Unacknowledged() {
 		v.d.failf("handler.timeout", "%s is too long: the broker takes back what is not acknowledged within %s; write what it allows as %s.consumer_timeout",
 			tiers.FormatDuration(c.Handler.Timeout), tiers.FormatDuration(s.Unacknowledged()), path)
 	}
 }
 
-// unheld is what of a broker's patience is not left to a handler: messages wait before.
-const unheld = 5 * time.Minute
+// ackMargin is the part of the broker's time that a handler cannot use, because messages wait before they
+// are handled.
+const ackMargin = 5 * time.Minute

@@ -44,7 +44,7 @@ var all = config.Known{
 		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 		{Name: "mail", New: func() any { return new(mail.Settings) }},
 	},
-	Watching: []config.Settings{
+	Observers: []config.Settings{
 		{Name: "web", New: func() any { return web.NewSettings() }},
 		{Name: "metrics", New: func() any { return new(metrics.Settings) }},
 		{Name: "pings", New: func() any { return pings.NewSettings() }},
@@ -148,7 +148,7 @@ func TestDefaults(t *testing.T) {
 		Timezone:        time.UTC,
 		ShutdownTimeout: 30 * time.Second,
 		Log:             config.Log{Level: slog.LevelInfo, Format: "auto"},
-		Watching:        map[string]any{"web": web.NewSettings(), "metrics": new(metrics.Settings), "pings": pings.NewSettings()},
+		Observers:       map[string]any{"web": web.NewSettings(), "metrics": new(metrics.Settings), "pings": pings.NewSettings()},
 	})
 	want, err := tiers.New(
 		tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute},

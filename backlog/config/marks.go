@@ -8,17 +8,18 @@ import (
 	"backlog/backlog/mapping"
 )
 
-// Work returns the work of the configuration, with its marks: by which records it takes and what it does with
-// them, and in which file it stands. call is what its handler calls, without what is secret about it; path is
-// the file's absolute path, "" if that is not known. Marks are digests, as other users of the database see them.
+// Work identifies the configuration to other processes that work on the table, by marks: digests of which records
+// it takes, what its handler does with them, and its file. call identifies what the handler calls, without
+// secrets. path is the absolute path of the file, "" if that is not known. Marks are digests because other users
+// of the database can read them.
 func (c *Config) Work(path string, call any) backlog.Work {
 	w := backlog.Work{Name: c.Name, Marks: []backlog.Mark{
 		backlog.NewMark("where", conditionsOf(c.Table)),
 		backlog.NewMark("statuses", statesOf(c.Table)),
 		backlog.NewMark("handler", call),
 	}}
-	if path != "" && c.Text != "" {
-		w.Marks = append(w.Marks, backlog.NewMark(backlog.MarkFile, path), backlog.NewMark(backlog.MarkText, c.Text))
+	if path != "" && c.Digest != "" {
+		w.Marks = append(w.Marks, backlog.NewMark(backlog.MarkFile, path), backlog.NewMark(backlog.MarkText, c.Digest))
 	}
 	return w
 }
@@ -43,7 +44,7 @@ func statesOf(m mapping.Mapping) any {
 	states := []any{m.Status}
 	for _, s := range m.States() {
 		x := *s.State
-		x.Explicit = false // a default that is written down is still the default
+		x.Explicit = false // writing a default down changes nothing
 		states = append(states, x)
 	}
 	return states

@@ -16,25 +16,24 @@ import (
 	"backlog/tiers"
 )
 
-// settings decodes a mapping into the struct that s points to. Fields keep what
-// they hold where the file does not have their key. Their tags say how they are
-// written:
+// settings decodes a mapping into the struct that s points to. A field whose key is
+// missing keeps its value. The tags of a field say how it is written:
 //
-//	yaml:"url"             the key; a field without one is not of the file
-//	yaml:"url,env"         texts whose variables are replaced, which no error shows
+//	yaml:"url"             the key; a field without one is not in the file
+//	yaml:"url,env"         texts whose variables are expanded; errors do not show them
 //	yaml:"sql,repeat"      a list that may have the same text twice
 //	yaml:"id,names"        a list of names, which errors show
 //	yaml:"base,seconds"    a duration that may be a number of seconds
-//	yaml:"every,signed"    a duration that may be negative, of which its owner tells
+//	yaml:"every,signed"    a duration that may be negative; its owner checks it
 //	required:"url: https…" a mapping without the key is refused, with this example
-//	words:"GET POST"       a text is one of these; called:"method" if not the key names them
-//	min:"1" max:"255"      bounds of a whole number, and why:"…"; min also of a duration
-//	want:"a host or …"     a list in the words of errors; a single item will do
-//	command:"./deliver.sh" a list of a program and its arguments, and an example
-//	key:"header"           what a key is in a mapping of texts
+//	words:"GET POST"       a text that is one of these; called:"method" names it in errors instead of the key
+//	min:"1" max:"255"      bounds of a whole number, with why:"…" for errors; min also of a duration
+//	want:"a host or …"     how errors describe a list; a single item is allowed, too
+//	command:"./deliver.sh" a list of a program and its arguments, with an example
+//	key:"header"           what errors call a key in a mapping of texts
 //
-// Items of a list can be of a type with UnmarshalText, which then is given
-// numbers, too. Where s is a [Checker] its Check is called last.
+// If the items of a list have a method UnmarshalText, it decodes words and numbers. If s is
+// a [Checker], its Check is called last.
 func (v value) settings(s any, without ...string) {
 	v.object(v.settingsOf(s, without))
 	if v.isMapping() {
@@ -43,7 +42,7 @@ func (v value) settings(s any, without ...string) {
 	}
 }
 
-// settingsOf returns the keys of the struct that s points to.
+// settingsOf returns the keys of the struct that s points to, except those of without.
 func (v value) settingsOf(s any, without []string) keys {
 	known := make(keys)
 	for _, f := range fieldsOf(s) {
@@ -55,25 +54,25 @@ func (v value) settingsOf(s any, without []string) keys {
 	return known
 }
 
-// A tagged is a field of a struct of settings.
-type tagged struct {
+// A settingsField is a field of a struct of settings, with its tag.
+type settingsField struct {
 	field reflect.Value
 	tag   reflect.StructTag
 }
 
-// fieldsOf returns the fields, of the struct that s points to, which the file may have.
-func fieldsOf(s any) (list []tagged) {
+// fieldsOf returns the fields with a key of the struct that s points to.
+func fieldsOf(s any) (list []settingsField) {
 	v := reflect.ValueOf(s).Elem()
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		if f.Tag.Get("yaml") != "" {
-			list = append(list, tagged{v.FieldByIndex(f.Index), f.Tag})
+			list = append(list, settingsField{v.FieldByIndex(f.Index), f.Tag})
 		}
 	}
 	return list
 }
 
-// field decodes v into a field of a struct.
-func (v value) field(f tagged, name, option string) {
+// field decodes v into a field of a struct. name is its key, option the second part of its yaml tag.
+func (v value) field(f settingsField, name, option string) {
 	field, tag := f.field, f.tag
 	text := value.text
 	if option == "env" {
@@ -83,7 +82,7 @@ func (v value) field(f tagged, name, option string) {
 	case *bool:
 		*p = v.boolean()
 	case *int:
-		*p = v.within(tag)
+		*p = v.boundedInt(tag)
 	case *float64:
 		*p = v.number()
 	case *time.Duration:
@@ -119,11 +118,13 @@ func (v value) field(f tagged, name, option string) {
 	case *[]mapping.Assignment:
 		*p = v.assignments()
 	case *string:
-		if words := strings.Fields(tag.Get("words")); option == "form" {
+		words := strings.Fields(tag.Get("words"))
+		switch {
+		case option == "form":
 			*p = v.timeForm()
-		} else if len(words) > 0 {
+		case len(words) > 0:
 			*p = v.oneOf(cmp.Or(tag.Get("called"), name), words...)
-		} else {
+		default:
 			*p = text(v)
 		}
 	case *map[string]string:
@@ -135,26 +136,35 @@ func (v value) field(f tagged, name, option string) {
 			*p = v.textList(tag.Get("want"), option, text)
 		}
 	case *map[string]any:
-		*p = make(map[string]any)
-		for _, f := range v.fields() {
-			var scalar any
-			if err := f.node.Decode(&scalar); err != nil || !f.isScalar() || f.isNull() {
-				f.mismatch("a text, a number or true or false")
-			}
-			(*p)[f.name] = scalar
-		}
+		*p = v.scalars()
 	default:
-		if _, word := p.(encoding.TextUnmarshaler); field.Kind() != reflect.Struct {
+		word, isWord := p.(encoding.TextUnmarshaler)
+		switch {
+		case field.Kind() != reflect.Struct:
 			v.items(field, tag)
-		} else if word && v.isText() {
-			v.unmarshal(p.(encoding.TextUnmarshaler))
-		} else {
+		case isWord && v.isText():
+			v.unmarshal(word)
+		default:
 			v.settings(p)
 		}
 	}
 }
 
-// columnNames decodes a mapping from the default names of columns to others.
+// scalars decodes a mapping of texts, numbers and booleans.
+func (v value) scalars() map[string]any {
+	all := make(map[string]any)
+	for _, f := range v.fields() {
+		var scalar any
+		err := f.node.Decode(&scalar)
+		if err != nil || !f.isScalar() || f.isNull() {
+			f.mismatch("a text, a number or true or false")
+		}
+		all[f.name] = scalar
+	}
+	return all
+}
+
+// columnNames decodes a mapping from default names of columns to the names that the table has.
 func (v value) columnNames(list mapping.Names) {
 	known := make(keys)
 	for i := range list {
@@ -163,7 +173,7 @@ func (v value) columnNames(list mapping.Names) {
 	v.object(known)
 }
 
-// rule decodes a recurrence rule, or the column that has one for each row.
+// rule decodes a recurrence rule, or the name of the column that has one for each row.
 func (v value) rule() (r mapping.Rule) {
 	if v.isMapping() {
 		v.object(keys{"column": func(v value) { r.Column = v.text() }})
@@ -173,44 +183,49 @@ func (v value) rule() (r mapping.Rule) {
 	return r
 }
 
-// within returns a whole number in the bounds of the tag.
-func (v value) within(tag reflect.StructTag) int {
+// boundedInt returns a whole number within the bounds of the tag.
+func (v value) boundedInt(tag reflect.StructTag) int {
 	least, _ := strconv.Atoi(tag.Get("min"))
 	n := v.integer(least)
-	if most, err := strconv.Atoi(tag.Get("max")); err == nil && n > most && !v.d.failed(v.path) {
+	most, err := strconv.Atoi(tag.Get("max"))
+	hasMax := err == nil
+	if hasMax && n > most && !v.d.failed(v.path) {
 		v.fail("%s", strings.TrimSuffix(fmt.Sprintf("must be at most %d, not %d; %s", most, n, tag.Get("why")), "; "))
 	}
 	return n
 }
 
-// textList returns a text or a list of them. Errors show only names.
+// textList decodes a text or a list of texts. Errors show them only if option is names.
 func (v value) textList(want, option string, text func(value) string) []string {
 	items := []value{v}
 	if !v.isText() {
-		items = v.filled(want, orRemoved)
+		items = v.nonEmptyList(want, nameOneOrRemove)
 	}
-	list, seen := make([]string, len(items)), make(map[any]bool)
+	list := make([]string, len(items))
+	seen := make(map[any]bool)
 	for i, item := range items {
 		list[i] = text(item)
-		if option == "names" {
-			item.once(seen, list[i], mapping.Show(list[i])+" ")
-		} else if option != "repeat" {
-			item.once(seen, list[i], "")
+		switch option {
+		case "repeat": // may be listed twice
+		case "names":
+			item.rejectDuplicate(seen, list[i], mapping.Show(list[i])+" ")
+		default:
+			item.rejectDuplicate(seen, list[i], "")
 		}
 	}
 	return list
 }
 
-// once notes that x, the item of a list, is listed twice if it has been seen.
-func (v value) once(seen map[any]bool, x any, shown string) {
+// rejectDuplicate notes an error if x, an item of a list, has been seen before. shown precedes the error.
+func (v value) rejectDuplicate(seen map[any]bool, x any, shown string) {
 	if seen[x] && !v.d.failed(v.path) {
 		v.fail("%sis listed twice; remove one", shown)
 	}
 	seen[x] = true
 }
 
-// items decodes one item or a list of different ones, which may be empty, into
-// the field: whole numbers, or what has UnmarshalText.
+// items decodes one item or a list of different items, which may be empty, into the
+// field. The items are whole numbers or have UnmarshalText.
 func (v value) items(field reflect.Value, tag reflect.StructTag) {
 	items := []value{v}
 	if !v.isScalar() || v.isNull() {
@@ -221,8 +236,8 @@ func (v value) items(field reflect.Value, tag reflect.StructTag) {
 	for i, item := range items {
 		switch p := list.Index(i).Addr().Interface().(type) {
 		case *int:
-			*p = item.within(tag)
-			item.once(seen, *p, strconv.Itoa(*p)+" ")
+			*p = item.boundedInt(tag)
+			item.rejectDuplicate(seen, *p, strconv.Itoa(*p)+" ")
 		case encoding.TextUnmarshaler:
 			item.unmarshal(p)
 		}
@@ -230,11 +245,12 @@ func (v value) items(field reflect.Value, tag reflect.StructTag) {
 	field.Set(list)
 }
 
-// unmarshal gives a whole number or a word to p.
+// unmarshal decodes a word or a whole number from 1 on into p.
 func (v value) unmarshal(p encoding.TextUnmarshaler) {
 	if !v.isText() || decimal().MatchString(v.node.Value) {
 		before := len(v.d.errs)
-		if v.integer(1); len(v.d.errs) > before {
+		v.integer(1)
+		if len(v.d.errs) > before {
 			return
 		}
 	}
@@ -243,14 +259,16 @@ func (v value) unmarshal(p encoding.TextUnmarshaler) {
 	}
 }
 
-// texts decodes a mapping of texts. A key that is no word, but for its
-// beginning, may be a piece of a secret and is not shown.
+// texts decodes a mapping of texts. A key that does not look like a word may be a piece
+// of a secret and is not shown. It may begin with a digit, which is why an underscore is
+// put in front of it for the check.
 func (v value) texts(key string, text func(value) string) map[string]string {
 	all := make(map[string]string)
 	for _, f := range v.fields() {
-		switch line := v.d.places[f.path].Line; {
-		case v.isScrap(f.node):
-			v.d.errorf(line, v.path, "%s", scrapKey)
+		line := v.d.places[f.path].Line
+		switch {
+		case v.isFragment(f.node):
+			v.d.errorf(line, v.path, "%s", fragmentProblem)
 		case !isWord("_" + f.name):
 			v.d.errorf(line, v.path, "a key that is no %s, not shown as it may be secret; write Name: value", key)
 		default:
@@ -260,18 +278,18 @@ func (v value) texts(key string, text func(value) string) map[string]string {
 	return all
 }
 
-// command decodes a program with its arguments. The example is a program that
-// could stand here.
+// command decodes a program with its arguments. Errors show the example of a program.
 func (v value) command(example string) []string {
 	if v.isText() {
 		v.fail("must be a list, not text: no shell splits it; write one item for the program and one for each argument: [%s, --verbose]", example)
 		return nil
 	}
-	items := v.filled("a list: the program and its arguments", "name a program: ["+example+"]")
+	items := v.nonEmptyList("a list: the program and its arguments", "name a program: ["+example+"]")
 	args := make([]string, len(items))
 	for i, item := range items {
-		// An argument is text, however much it looks like a number.
-		switch arg, ok := item.scalar(); {
+		// An argument is text, even if it looks like a number.
+		arg, ok := item.scalar()
+		switch {
 		case ok && arg.Null:
 			item.fail("must be text, not null; put it in quotes")
 		case ok && arg.Text == "" && i == 0:
@@ -283,7 +301,7 @@ func (v value) command(example string) []string {
 	return args
 }
 
-// require reports the required keys that v, a mapping already decoded, lacks.
+// require notes the required keys that v, a mapping already decoded, lacks.
 func (v value) require(s any) {
 	for _, f := range fieldsOf(s) {
 		name, _, _ := strings.Cut(f.tag.Get("yaml"), ",")
@@ -293,12 +311,11 @@ func (v value) require(s any) {
 	}
 }
 
-// check asks the owner of the settings in v, which are decoded, what is wrong
-// with them.
+// check has the settings s, decoded from v, check themselves if they are a [Checker].
 func (v value) check(s any) {
 	if c, ok := s.(Checker); ok {
 		c.Check(func(field, problem string) {
-			path := v.d.written(strings.TrimPrefix(v.path+"."+field, "."))
+			path := v.d.writtenPath(strings.TrimPrefix(v.path+"."+field, "."))
 			if !v.d.failed(path) {
 				v.d.failf(path, "%s", problem)
 			}
@@ -306,94 +323,95 @@ func (v value) check(s any) {
 	}
 }
 
-// written returns the path as the file has it: an item's is the list's where
-// that is written as one item.
-func (d *decoder) written(path string) string {
+// writtenPath returns the path as the file has it. A list of one item may be written as that
+// item alone; the path of the item is then the path of the list.
+func (d *decoder) writtenPath(path string) string {
 	if !d.has(path) && strings.HasSuffix(path, "]") {
 		return path[:strings.LastIndexByte(path, '[')]
 	}
 	return path
 }
 
-// Settings are one of the kinds that a mapping can hold, such as exec.
+// Settings describe a kind of settings that a mapping can hold, such as exec.
 type Settings struct {
 	Name string
 
-	// New returns a pointer to a struct with the defaults. If one of its fields
-	// has the kind's name for a key, all its keys stand in the mapping itself,
-	// else in one of their own below the name.
+	// New returns a pointer to a struct with the defaults. If one of its fields has the
+	// name of the kind as its key, all its keys are written in the mapping itself.
+	// Otherwise they are written in a mapping under the name.
 	New func() any
 
 	Without []string // keys of the struct that are unknown here
 }
 
-// A Checker is a struct of settings that says what is wrong with itself. It is asked when all
-// of its fields are decoded.
+// A Checker is a struct of settings that checks itself. Check is called when all of its fields
+// are decoded.
 type Checker interface {
-	// Check calls fail for each problem. A field is named by its path below the struct, such
-	// as allow[0] or headers.Host. One that could not be decoded is reported already, and
-	// not reported twice.
+	// Check calls fail for each problem. field is the path below the struct, such as allow[0]
+	// or headers.Host. Problems of a field that could not be decoded are dropped, because
+	// it is reported already.
 	Check(fail func(field, problem string))
 }
 
-// A Bounded is the settings of a handler that takes only so many records at a time.
+// Bounded settings are those of a handler that takes a limited number of records at a time.
 type Bounded interface {
-	// InFlight returns how many. [Handler.Concurrency] becomes that where the file does not
-	// say it or says more.
+	// InFlight returns the number. It is the default of [Handler.Concurrency] and its bound.
 	InFlight() int
 }
 
-// An Acknowledger is the settings of a broker that takes back what is not acknowledged in
-// time. [Handler.Timeout] must end five minutes earlier, as messages wait before they are
-// handled.
+// An Acknowledger is the settings of a broker that takes back messages which are not
+// acknowledged in time. [Handler.Timeout] must be five minutes shorter, because messages
+// wait before they are handled.
 type Acknowledger interface {
-	// Unacknowledged returns that time.
+	// Unacknowledged returns how long the broker waits for an acknowledgement.
 	Unacknowledged() time.Duration
 }
 
-// A Keeper is the settings of a policy that may keep something in the row. One without it
-// keeps nothing.
+// A Keeper is the settings of a policy that may keep state in the row. Policies whose settings
+// are no Keeper keep none.
 type Keeper interface {
 	// Keeps returns the policy's name and columns.
 	Keeps() mapping.Policy
 }
 
-// A Refresher is the settings of a policy that processes the same rows again and again: they
-// say when, and no row is too old for it.
+// A Refresher is the settings of a policy that processes the same rows again and again, at
+// times of its own. No row is too old for it.
 type Refresher interface {
-	// In sets the zone of the policy's times of day. It is called before the others.
+	// In sets the zone of the policy's times of day. It is called before the other methods.
 	In(zone *time.Location)
-	// Problem returns what is wrong in that zone, and the key it belongs to.
+	// Problem returns what is wrong with the policy in that zone, and the key to blame.
 	Problem() (key string, err error)
-	// Limit returns what an attempt may take. It bounds [Handler.Timeout].
+	// Limit returns how long an attempt may take. It bounds [Handler.Timeout].
 	Limit() time.Duration
-	// TellsCustomer reports whether the policy has a sentence for the customer when it gives
-	// up, which on_dead must send.
+	// TellsCustomer reports whether the policy notifies the customer when it gives up. That
+	// needs on_dead.
 	TellsCustomer() bool
-	// HandsOver is called where the handler is answered later: the table must keep the
+	// HandsOver is called if the handler is answered later. The table must then keep the
 	// UIDs of attempts.
 	HandsOver()
 }
 
-// oneKind decodes a mapping with the settings of just one of the kinds, and with
-// keys that are common to all. Nothing is the problem with a mapping that has none.
-func (v value) oneKind(kinds []Settings, known keys, nothing string) (name string, settings any) {
-	v.fields() // for the places: the kind that is there says which keys are known
-	var flat bool
+// oneKind decodes a mapping with the settings of just one of the kinds and with the known
+// keys, which all kinds have in common. missing is the problem of a mapping without a kind.
+func (v value) oneKind(kinds []Settings, known keys, missing string) (name string, settings any) {
+	v.fields()    // notes which keys there are: the kind decides which others are known
+	var flat bool // the keys of the kind are in v itself
 	for _, k := range kinds {
 		known[k.Name] = func(v value) { v.fail("is beside %s; keep one of them", name) }
 		if name != "" || !v.has(k.Name) {
 			continue
 		}
-		name, settings = k.Name, k.New()
+		name = k.Name
+		settings = k.New()
 		own := v.settingsOf(settings, k.Without)
-		if flat = own[name] != nil; !flat {
+		flat = own[name] != nil
+		if !flat {
 			own = keys{name: func(v value) { v.settings(settings, k.Without...) }}
 		}
 		maps.Copy(known, own)
 	}
 	if name == "" && v.isMapping() {
-		v.fail("%s", nothing)
+		v.fail("%s", missing)
 	}
 	v.object(known)
 	if flat {

@@ -12,10 +12,9 @@ import (
 	"backlog/backlog/pattern"
 )
 
-// syntaxLine returns the line to look at for a syntax error. The parser's own
-// word for it is the start of the outermost list or mapping that is hurt, often
-// line 1, so this looks for the longest beginning of the text that is YAML: the
-// error comes to light on the line after it.
+// syntaxLine returns the line of a syntax error. The parser names the start of the outermost
+// list or mapping around the error, often line 1. This instead looks for the longest
+// beginning of the text that is valid YAML: the error shows on the line after it.
 func syntaxLine(text []byte, err error) int {
 	for work := 0; work < 8<<20; work += len(text) {
 		text = text[:1+bytes.LastIndexByte(text[:max(0, len(text)-1)], '\n')]
@@ -23,19 +22,18 @@ func syntaxLine(text []byte, err error) int {
 			return 1 + bytes.Count(text, []byte("\n"))
 		}
 	}
-	// Many lines after the error: not worth the time.
+	// The file goes on for too long after the error: the search would take too much time.
 	line := 1
 	fmt.Sscanf(err.Error(), "yaml: line %d:", &line)
 	return line
 }
 
-// unspaced is a line with a key but no space between it and its value. YAML
-// takes that for a text, and stumbles later.
-var unspaced = pattern.Lazily(`^\s*(- +)?\w+:[^\s/]`)
+// missingSpace matches a line with a key but no space between it and its value. YAML reads
+// that as a text, so that the error appears later.
+var missingSpace = pattern.Lazily(`^\s*(- +)?\w+:[^\s/]`)
 
-// syntaxError words an error of the parser for people who do not know it, and
-// says which line to look at. The parser's own words can hold a piece of the
-// file, which may be secret, so none of them are shown.
+// syntaxError rewords an error of the parser and finds its line. The parser's own words are not
+// shown, because they can contain a piece of the file, which may be secret.
 func syntaxError(text []byte, err error) (line int, problem string) {
 	line = syntaxLine(text, err)
 	lines := append([]string{""}, strings.Split(string(text), "\n")...) // counted from 1
@@ -43,7 +41,7 @@ func syntaxError(text []byte, err error) (line int, problem string) {
 	says := func(words string) bool { return strings.Contains(err.Error(), words) }
 	if says("mapping values are not allowed") || says("could not find expected ':'") {
 		for _, suspect := range []int{line, line - 1} {
-			if unspaced().MatchString(lines[suspect]) {
+			if missingSpace().MatchString(lines[suspect]) {
 				return suspect, "a colon without a space after it; write key: value"
 			}
 		}
@@ -63,7 +61,7 @@ const notText = "not text in UTF-8; save the file as plain UTF-8 text"
 
 const noAlias = "an alias (*name); write the value out, or quotes around a text that begins with *"
 
-// syntaxErrors gives the parser's words a meaning.
+// syntaxErrors are the meanings of the parser's errors.
 var syntaxErrors = []struct{ words, meaning string }{
 	{"mapping values are not allowed", "one colon too many; look for a missing colon or a wrong indent here and on the line before, and put a value that holds a colon in quotes"},
 	{"could not find expected ':'", "neither a key nor a list item; write key: value"},
@@ -100,7 +98,7 @@ func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	case len(docs) == 0 || len(docs[0].Content) == 0 || docs[0].Content[0].ShortTag() == "!!null":
 		problem = "nothing in it; " + exampleFile + " shows what to write"
 	default:
-		line, problem = foreign(docs[0])
+		line, problem = unsupported(docs[0])
 	}
 	if problem != "" {
 		d.errorf(line, "", "%s", problem)
@@ -109,9 +107,9 @@ func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	return docs[0].Content[0], true
 }
 
-// foreign returns the first line with something that YAML has and a configuration
-// has not, and says what that is.
-func foreign(n *yaml.Node) (line int, problem string) {
+// unsupported returns the first line with something that YAML allows and a configuration
+// does not, and says what that is. problem is empty if there is nothing of that kind.
+func unsupported(n *yaml.Node) (line int, problem string) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		return n.Line, noAlias
@@ -123,27 +121,30 @@ func foreign(n *yaml.Node) (line int, problem string) {
 		return n.Line, "a zero byte; remove it"
 	}
 	for _, child := range n.Content {
-		if line, problem = foreign(child); problem != "" {
-			break
+		line, problem = unsupported(child)
+		if problem != "" {
+			return line, problem
 		}
 	}
-	return line, problem
+	return 0, ""
 }
 
 // documents parses text.
 func documents(text []byte) (docs []*yaml.Node, err error) {
-	// The parser panics where it believes itself to be at fault.
+	// The parser panics at what it takes for a bug of its own.
 	defer func() {
 		if r := recover(); r != nil {
 			docs, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
-	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
 		doc := new(yaml.Node)
-		switch err := dec.Decode(doc); {
-		case errors.Is(err, io.EOF):
+		err := dec.Decode(doc)
+		if errors.Is(err, io.EOF) {
 			return docs, nil
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
 		}
 		docs = append(docs, doc)

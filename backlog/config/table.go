@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ func (v value) table(m *mapping.Mapping) {
 	}
 }
 
-// timeColumn decodes the name of a column or the long form.
+// timeColumn decodes the name of a column, or its long form.
 func (v value) timeColumn() (t mapping.Time) {
 	switch {
 	case v.isText():
@@ -31,14 +30,13 @@ func (v value) timeColumn() (t mapping.Time) {
 	return t
 }
 
-// timeForm decodes the form in which a column holds time.
+// timeForm decodes the form in which a column writes times.
 func (v value) timeForm() string {
 	layout, ok := strings.CutPrefix(v.node.Value, "text:")
 	if !ok || !v.isText() {
 		return v.oneOf("form", "native", "unix_s", "unix_ms", "unix_us", "julian", "text:<layout>")
 	}
-	// A layout in the style of other languages, such as YYYY-MM-DD, cannot tell
-	// one day from another.
+	// A layout in the style of other languages, such as YYYY-MM-DD, writes every day in the same way.
 	day := time.Date(1987, time.November, 28, 0, 0, 0, 0, time.UTC)
 	if read, err := time.Parse(layout, day.Format(layout)); err != nil || !read.Equal(day) {
 		v.fail("%s is no layout; write the second of January 2006, 15:04:05, as the column would: text:2006-01-02 15:04:05", mapping.Show(layout))
@@ -46,7 +44,7 @@ func (v value) timeForm() string {
 	return v.node.Value
 }
 
-// statuses decodes the states into m.
+// statuses decodes the states of records into m.
 func (v value) statuses(m *mapping.Mapping) {
 	known := make(keys)
 	for _, s := range m.States() {
@@ -102,16 +100,16 @@ func (v value) columns() []field {
 	return fields
 }
 
-// values decodes a value or a list of different ones.
+// values decodes a value or a list of different values.
 func (v value) values() (list []mapping.Value) {
 	items := []value{v}
 	if !v.isScalar() {
-		items = v.filled("a value or a list of values", orRemoved)
+		items = v.nonEmptyList("a value or a list of values", nameOneOrRemove)
 	}
 	seen := make(map[any]bool)
 	for _, item := range items {
 		val, _ := item.scalar()
-		item.once(seen, val.Plain(), val.String()+" ")
+		item.rejectDuplicate(seen, val.Plain(), val.String()+" ")
 		list = append(list, val)
 	}
 	return list
@@ -120,10 +118,11 @@ func (v value) values() (list []mapping.Value) {
 // check notes where the table, the states and the policy contradict each other.
 func (d *decoder) check(c *Config) {
 	if d.failed("table") || d.failed("statuses") {
-		return // half of it is missing and would be missed a second time
+		return // parts that could not be decoded would be reported a second time
 	}
 	before := len(d.errs)
-	if d.checkStatusColumn(&c.Table); len(d.errs) > before {
+	d.checkStatusColumn(&c.Table)
+	if len(d.errs) > before {
 		return
 	}
 	p := c.Policy.keeps()
@@ -131,12 +130,14 @@ func (d *decoder) check(c *Config) {
 		p.Columns = nil
 	}
 	c.Table.Check(p, func(path, problem string) { d.failf(path, "%s", problem) })
-	if _, ageless := c.Policy.Settings.(Refresher); d.has("on_dead") && !c.Table.Dead.Explicit && !ageless {
+	_, isRefresh := c.Policy.Settings.(Refresher)
+	becomesDead := c.Table.Dead.Explicit || isRefresh
+	if d.has("on_dead") && !becomesDead {
 		d.failf("on_dead", "no record is ever dead without statuses.dead; add it, such as statuses: {dead: DEAD}, or remove on_dead")
 	}
 }
 
-// failed reports whether something is wrong with a part of the file.
+// failed reports whether an error is noted for a part of the file, or for something in it.
 func (d *decoder) failed(part string) bool {
 	return slices.ContainsFunc(d.errs, func(e *Error) bool {
 		rest, ok := strings.CutPrefix(e.Key, part)
@@ -144,32 +145,37 @@ func (d *decoder) failed(part string) bool {
 	})
 }
 
-// checkStatusColumn clears the name of the status column if it is a default
-// and no state refers to it: such a table has none.
+// checkStatusColumn finds out whether the table has a status column, and clears its name if
+// not. The table has one if the file names it, if a state of the file refers to it, or if no
+// state is written in the long form.
 func (d *decoder) checkStatusColumn(m *mapping.Mapping) {
 	named := d.has("table.status")
-	var long bool // whether a state is written in the long form
+	var long bool // a state is written in the long form
 	for _, s := range m.States() {
 		named = named || s.Explicit && s.Mentions(m.Status)
 		long = long || len(s.When)+len(s.Set) > 0
 	}
+	exists := named || !long
 	used := slices.ContainsFunc(m.States(), func(s mapping.Named) bool {
-		return s.Mentions(m.Status) && (s.Explicit || named || !long)
+		return s.Mentions(m.Status) && (s.Explicit || exists)
 	})
 	for _, w := range m.Where {
 		if w.Column == m.Status && used {
 			d.failf(join("table.where", w.Column), "this is the status column, of which statuses tells; remove it")
 		}
 	}
-	if named || !long {
+	if exists {
 		return
 	}
 	m.Status = ""
 	for _, s := range m.States() {
 		if len(s.Values) > 0 {
-			write := map[string]string{"error": "error: keep"}[s.Name]
+			cure := s.Name
+			if cure == "error" {
+				cure = "error: keep"
+			}
 			d.failf(join("statuses", s.Name), "missing, and its default %s needs a status column, which no state here has; write %s, or table.status if there is one",
-				s.Values[0], cmp.Or(write, s.Name))
+				s.Values[0], cure)
 		}
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"backlog/tiers"
 )
 
-// ParseTiers reads what the key tiers of the file may hold, or a mapping with that key alone.
-// Cron tiers without a timezone of their own are in loc. An error joins one for each thing
-// that is wrong.
+// ParseTiers parses tiers as the file writes them under the key tiers, or a mapping with that key
+// alone. loc is the timezone of cron tiers without one. An error joins one for each problem.
 func ParseTiers(text string, loc *time.Location) (*tiers.Schedule, error) {
 	return parse([]byte(text), "", nil, Known{}, func(v value) (s *tiers.Schedule) {
 		if v.isMapping() {
@@ -25,10 +24,10 @@ func ParseTiers(text string, loc *time.Location) (*tiers.Schedule, error) {
 	})
 }
 
-// tiers decodes the list of tiers. Cron tiers without a timezone of their own
-// are in loc. Where age does not matter there is only one.
+// tiers decodes the list of tiers. loc is the timezone of cron tiers without one. If ageless, age
+// does not matter and there must be a single tier.
 func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
-	items := v.filled("a list of tiers", "a schedule needs at least one: "+exampleOf(ageless))
+	items := v.nonEmptyList("a list of tiers", "a schedule needs at least one: "+exampleOf(ageless))
 	if ageless && len(items) > 1 {
 		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(ageless))
 		return nil
@@ -44,14 +43,14 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 	return schedule
 }
 
-// tier decodes one tier and reports whether it is worth a look by
-// [tiers.Schedule.Add], which knows what goes together.
+// tier decodes one tier. It reports whether there were no errors, so that [tiers.Schedule.Add] can
+// check the tier against the others.
 func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	var t tiers.Tier
 	before := len(v.d.errs)
 	v.settings(&t)
 	if ageless {
-		v.ageless(&t)
+		v.completeOnlyTier(&t)
 	} else if v.isMapping() && !v.has("max_age") {
 		v.d.failf(join(v.path, "max_age"), "missing; say how old a record may be, such as max_age: 1d")
 	}
@@ -61,14 +60,17 @@ func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 	return t, len(v.d.errs) == before
 }
 
-// refreshing completes what a policy that refreshes needs less of.
-func (v value) refreshing(c *Config, p Refresher) {
+// completeRefresh sets the defaults that differ under the policy refresh, and checks the rest of the
+// file against that policy.
+func (v value) completeRefresh(c *Config, p Refresher) {
 	p.In(c.Timezone)
 	if key, err := p.Problem(); err != nil && !v.d.failed("policy") {
 		v.d.failf("policy.refresh."+key, "%v", err)
 	}
 	if !v.d.has("statuses") {
-		c.Table.New, c.Table.Error, c.Table.Success = mapping.State{}, mapping.State{}, mapping.State{}
+		c.Table.New = mapping.State{}
+		c.Table.Error = mapping.State{}
+		c.Table.Success = mapping.State{}
 		if !v.d.has("table.status") {
 			c.Table.Status = ""
 		}
@@ -82,8 +84,9 @@ func (v value) refreshing(c *Config, p Refresher) {
 	case "sql":
 		v.d.failf("handler.sql", "is done with its outcome in one transaction, but the policy refresh writes the start of an attempt before; take exec, lines, http or redis")
 	}
-	switch limit := p.Limit(); {
-	case limit <= 0: // is reported
+	limit := p.Limit()
+	switch {
+	case limit <= 0: // reported already
 	case !v.d.has("handler.timeout"):
 		c.Handler.Timeout = limit
 	case c.Handler.Timeout > limit:
@@ -95,10 +98,10 @@ func (v value) refreshing(c *Config, p Refresher) {
 	}
 }
 
-// ageless completes the only tier of a policy for which age does not matter: it says
-// how often to look.
-func (v value) ageless(t *tiers.Tier) {
-	v.d.misplaced(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
+// completeOnlyTier completes the single tier of a policy for which age does not matter. The tier only
+// says how often to look.
+func (v value) completeOnlyTier(t *tiers.Tier) {
+	v.d.rejectKey(join(v.path, "max_age"), "the policy refresh looks at rows of any age; remove it, as in tiers: [{every: 1m}]")
 	t.MaxAge = anyAge
 	if t.Name == "" && t.Every > 0 {
 		t.Name = tiers.FormatDuration(t.Every)
@@ -106,7 +109,7 @@ func (v value) ageless(t *tiers.Tier) {
 	t.Name = cmp.Or(t.Name, t.Cron)
 }
 
-// anyAge is more than a row can have.
+// anyAge is older than any row.
 const anyAge = 100 * 365 * 24 * time.Hour
 
 // exampleOf returns tiers that could stand in the file.

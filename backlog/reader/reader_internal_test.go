@@ -65,7 +65,7 @@ func settingsOf(t *testing.T, text string) *Settings {
 	t.Helper()
 	known := config.Known{
 		Handlers: []config.Settings{{Name: "exec", New: func() any { return exec.NewSettings() }}},
-		Watching: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
+		Observers: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
 	}
 	for _, name := range retry.Names() {
 		known.Policies = append(known.Policies, config.Settings{Name: name, New: func() any { return retry.New(name) }})
@@ -84,7 +84,7 @@ func settingsOf(t *testing.T, text string) *Settings {
 		}
 	}
 	set := &Settings{Rules: rules, Zone: cfg.Timezone, Metrics: new(metrics.Settings), Pings: pings.NewSettings()}
-	set.Web = cfg.Watching["web"].(*web.Settings)
+	set.Web = cfg.Observers["web"].(*web.Settings)
 	set.ParseSchedule = func(text string) (*tiers.Schedule, error) { return config.ParseTiers(text, cfg.Timezone) }
 	set.Simulation = simulate.Options{Schedule: cfg.Tiers, Policy: rules.Policy, Concurrency: cfg.Handler.Concurrency}
 	set.Open = func(ctx context.Context) (*View, func(), error) {
