@@ -81,7 +81,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 	})
 }
 
-// discard gives the records the dead status, and tells on_dead of them if there is one.
+// discard gives the records the dead status and, if on_dead is configured, calls it for each of them first.
 func (a *setup) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
 	ctx, stop := onTermOrHangup(ctx)
 	defer stop()

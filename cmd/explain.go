@@ -31,7 +31,7 @@ func newExplain(g *globalOptions) *cobra.Command {
 	return c
 }
 
-// idHelp ends the help of commands that take IDs.
+// idHelp is the last paragraph in the help of commands that take IDs.
 const idHelp = `
 
 If an ID begins with a dash, write it last, after --.`

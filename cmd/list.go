@@ -16,15 +16,16 @@ import (
 	"backlog/backlog/table/doctor"
 )
 
-// FilterOptions are the flags that say which records are meant.
+// FilterOptions are the flags that select records.
 type FilterOptions struct{ reader.Selection }
 
-func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, most string) {
+// AddFlags adds the flags. states lists the values of --state, limitUsage describes --limit.
+func (o *FilterOptions) AddFlags(f *pflag.FlagSet, states string, limit int, limitUsage string) {
 	f.StringVar(&o.State, "state", "", "take the records in `STATE`: "+states)
 	f.StringVar(&o.Tier, "tier", "", "take the records that status counts under the tier `NAME`; beyond: older than every tier")
 	f.StringVar(&o.Cause, "cause", "", "take the records whose last error, or its summary in the report of a pass, contains `TEXT`")
 	f.Var(&parsedFlag[time.Duration]{target: &o.OlderThan, parse: parseAge}, "older-than", "take the records that are older than `DURATION`, such as 7d")
-	f.IntVar(&o.Limit, "limit", limit, most)
+	f.IntVar(&o.Limit, "limit", limit, limitUsage)
 }
 
 // ListOptions are the flags of list.
@@ -57,7 +58,7 @@ func runList(ctx context.Context, o ListOptions, g *globalOptions) error {
 		if err != nil {
 			return err
 		}
-		a.warnOfOrder(ctx, filter, now)
+		a.warnOfSorting(ctx, filter, now)
 		list := reader.List{Filter: filter, Now: now, After: o.After, Limit: o.Limit}
 		if o.JSON {
 			return g.listJSON(ctx, a.view, list)
@@ -68,21 +69,21 @@ func runList(ctx context.Context, o ListOptions, g *globalOptions) error {
 
 // listJSON prints the list as JSON, page by page.
 func (g *globalOptions) listJSON(ctx context.Context, v *reader.View, l reader.List) error {
-	before := `{"records":[`
+	prefix := `{"records":[`
 	after, err := v.EachPage(ctx, l, func(list []inspect.Entry) error {
 		b, err := json.Marshal(list)
 		if err != nil {
 			return err
 		}
-		g.printf("%s%s", before, b[1:len(b)-1])
-		before = ","
+		g.printf("%s%s", prefix, b[1:len(b)-1]) // without the brackets
+		prefix = ","
 		return g.writeErr
 	})
 	if err != nil {
 		return err
 	}
 	next, err := json.Marshal(reader.PlaceOf(after))
-	g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(before, ","), next)
+	g.printf("%s],\"next\":%s}\n", strings.TrimPrefix(prefix, ","), next)
 	return err
 }
 
@@ -117,14 +118,14 @@ func (g *globalOptions) listText(ctx context.Context, v *reader.View, l reader.L
 	return nil
 }
 
-// warnOfOrder says for which records no index serves, so that a page of the list sorts all
-// of them.
-func (a *setup) warnOfOrder(ctx context.Context, f table.Filter, now time.Time) {
+// warnOfSorting logs a warning if no index has the order of the list, so that the database reads and sorts
+// all records for each page.
+func (a *setup) warnOfSorting(ctx context.Context, f table.Filter, now time.Time) {
 	readings, err := a.table.ListReadings(f, now)
 	if err != nil {
-		return // which List returns, too
+		return // listing the records returns the same error
 	}
-	plans, _ := doctor.Plans(ctx, a.table, readings) // without them nothing is said
+	plans, _ := doctor.Plans(ctx, a.table, readings) // without plans there is nothing to warn of
 	for i, p := range plans {
 		if p.Problem != "" {
 			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", readings[i].Where, "hint", p.Hint)

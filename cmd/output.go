@@ -15,11 +15,10 @@ import (
 
 type stamp = inspect.Stamp
 
-// newLog returns the logger that the configuration asks for.
+// newLog returns a logger that writes to w, with the configured level and format.
 func newLog(c config.Log, w io.Writer) *slog.Logger { return logging.NewLog(c.Level, c.Format, w) }
 
-// printReport prints the report of the pass called name and, below it, why records
-// failed.
+// printReport prints the report of the pass called name and, below it, the causes of failed records.
 func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list []causes.Cause) error {
 	if asJSON {
 		return printJSON(w, watch.PassOf(r, list))
@@ -28,7 +27,7 @@ func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list [
 	return err
 }
 
-// printTable prints rows, whose cells tabs separate, in columns.
+// printTable prints rows in columns. Tabs separate their cells.
 func printTable(w io.Writer, rows []string) error {
 	_, err := io.WriteString(w, inspect.Columns(rows))
 	return err

@@ -69,7 +69,7 @@ func newResume(g *globalOptions) *cobra.Command {
 	return c
 }
 
-// changePause puts a pause, or none, into the state file that the leader heeds.
+// changePause saves the pause in the state file of the leader; nil ends a pause.
 func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.Pause) error {
 	_, now := o.clock()
 	cfg, err := g.loadAny()
@@ -83,11 +83,13 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	if state.Path == "" {
 		return errors.New("state: none keeps nothing: there is no file for a pause")
 	}
-	kept, _ := state.State() // what is no state file is replaced
-	was := kept.Current(now)
-	var leader string
-	if (p != nil || was == nil) && sourceOf(cfg) == nil {
-		if leader, err = g.checkLeader(ctx, o, state, kept); err != nil {
+	saved, _ := state.State() // a file that cannot be read is replaced
+	was := saved.Current(now)
+	endsPause := p == nil && was != nil
+	leader := ""
+	if !endsPause && sourceOf(cfg) == nil {
+		leader, err = g.findLeader(ctx, o, state, saved)
+		if err != nil {
 			return err
 		}
 	}
@@ -110,13 +112,16 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	return nil
 }
 
-// checkLeader returns where the leader is; elsewhere is an error, since it heeds another file.
-func (g *globalOptions) checkLeader(ctx context.Context, o dataFlags, state *checkpoint.File, kept checkpoint.State) (leader string, err error) {
-	if state.Leads(kept, time.Now()) {
-		return watch.Here, nil // whether the database is there or not
+// findLeader returns where the daemon is that leads: here or nowhere. If it is elsewhere, that is an
+// error, because that daemon uses another state file.
+func (g *globalOptions) findLeader(
+	ctx context.Context, o dataFlags, state *checkpoint.File, saved checkpoint.State,
+) (leader string, err error) {
+	if state.Leads(saved, time.Now()) {
+		return watch.Here, nil // even if the database cannot be reached
 	}
 	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *setup, _ time.Time) (err error) {
-		leader, err = a.view.Leader(ctx, state, kept, time.Now())
+		leader, err = a.view.Leader(ctx, state, saved, time.Now())
 		return err
 	})
 	if leader == watch.Elsewhere {
@@ -125,7 +130,7 @@ func (g *globalOptions) checkLeader(ctx context.Context, o dataFlags, state *che
 	return leader, err
 }
 
-// currentUser is the account that the command runs as.
+// currentUser returns the name of the account that runs the command, or sudo; "": it is not known.
 func currentUser() string {
 	if u, err := user.Current(); err == nil {
 		return cmp.Or(os.Getenv("SUDO_USER"), u.Username)

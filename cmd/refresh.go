@@ -16,8 +16,7 @@ import (
 	"backlog/backlog/table"
 )
 
-// refreshOf returns the policy that processes rows again and again, nil if another is
-// configured.
+// refreshOf returns the policy refresh; nil: another one is configured.
 func refreshOf(cfg *config.Config) *retry.Refresher {
 	return retry.RefresherOf(policyOf(cfg.Policy))
 }
@@ -28,7 +27,7 @@ type ResolveOptions struct {
 	UID, Outcome, Reason string
 }
 
-// outcomes are the words of resolve. A status goes on; its text is for the customer.
+// outcomes are the words of resolve. With status the attempt goes on, and the text is for the customer.
 var outcomes = map[string]backlog.Outcome{
 	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "status": backlog.Skipped,
 }
@@ -49,7 +48,8 @@ func newResolve(g *globalOptions) *cobra.Command {
 		},
 		ValidArgsFunction: completeOneOf("success", "failure", "reject", "status"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.UID, o.Outcome = args[0], args[1]
+			o.UID = args[0]
+			o.Outcome = args[1]
 			return runResolve(c.Context(), o, g)
 		},
 	}
@@ -121,8 +121,10 @@ func runAttempt(ctx context.Context, uid string, o dataFlags, g *globalOptions) 
 	})
 }
 
-// onAttempts is onTable for a command that is about attempts.
-func (g *globalOptions) onAttempts(ctx context.Context, d dataFlags, readOnly bool, do func(a *setup, now time.Time) error) error {
+// onAttempts is onTable for a command about attempts, which only the policy refresh has.
+func (g *globalOptions) onAttempts(
+	ctx context.Context, d dataFlags, readOnly bool, do func(a *setup, now time.Time) error,
+) error {
 	return g.onTable(ctx, d, table.Options{ReadOnly: readOnly}, func(a *setup, now time.Time) error {
 		if !a.view.Refreshes() {
 			return usagef("attempts have UIDs only with the policy refresh, and %s is configured", a.cfg.Policy.Name)

@@ -15,7 +15,7 @@ import (
 	"backlog/tiers"
 )
 
-// ChangeOptions are the arguments and the flags of commands that write to many records.
+// ChangeOptions are the arguments and flags of commands that may change many records.
 type ChangeOptions struct {
 	dataFlags
 	FilterOptions
@@ -29,7 +29,8 @@ func (o *ChangeOptions) AddFlags(f *pflag.FlagSet, states string) {
 	o.dataFlags.AddFlags(f)
 }
 
-// mayChange reports whether so many records are to be written to, which what says in words.
+// mayChange reports whether n records are to be changed. It returns an error if that needs --yes or a right
+// that is missing. what says in words what would be done.
 func (o *ChangeOptions) mayChange(ctx context.Context, a *setup, n int, what string) (bool, error) {
 	if n > 1 && !o.Yes && !o.DryRun {
 		return false, usagef("that would %s; add --yes to do so", what)
@@ -76,14 +77,18 @@ func newRetry(g *globalOptions) *cobra.Command {
 type retryJSON struct {
 	Selected int `json:"selected"`
 	Reset    int `json:"reset"`
-	Beyond   int `json:"beyond"` // of the selected: older than every tier
+	Beyond   int `json:"beyond"` // selected records that are older than every tier
 	reader.Refusals
 }
 
 func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
-	byID := len(o.IDs) > 0
-	byFlag := o.Narrows()
-	if byID && byFlag || (byID || byFlag) == o.All { // several, or nothing
+	selectors := 0
+	for _, given := range []bool{len(o.IDs) > 0, o.Narrows(), o.All} {
+		if given {
+			selectors++
+		}
+	}
+	if selectors != 1 {
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *setup, now time.Time) error {
@@ -92,8 +97,8 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 			return err
 		}
 		var r retryJSON
-		edge := now.Add(-a.cfg.Tiers.Widest().MaxAge)
-		r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, edge)
+		widest := a.cfg.Tiers.Widest().MaxAge
+		r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, now.Add(-widest))
 		if err != nil {
 			return err
 		}
@@ -118,7 +123,7 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 			if a.table.HasDead() {
 				then = "not tried, and dead again when that tier ticks"
 			}
-			g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(a.cfg.Tiers.Widest().MaxAge), then)
+			g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(widest), then)
 		}
 		return err
 	})

@@ -42,7 +42,7 @@ func newSchedule(g *globalOptions) *cobra.Command {
 	return c
 }
 
-// maxTicks is more than anybody reads.
+// maxTicks bounds the output; more ticks are an error.
 const maxTicks = 1_000_000
 
 func runSchedule(o ScheduleOptions, g *globalOptions) error {
@@ -50,7 +50,7 @@ func runSchedule(o ScheduleOptions, g *globalOptions) error {
 	from := cmp.Or(o.From, now)
 	until := from.Add(cmp.Or(o.For, 24*time.Hour))
 	if o.For == 0 && o.Count > 0 {
-		until = time.Time{} // as many as it takes
+		until = time.Time{} // however long that takes
 	}
 	if o.Count < 0 {
 		return usagef("--count: %d is less than 0", o.Count)
@@ -79,37 +79,39 @@ func runSchedule(o ScheduleOptions, g *globalOptions) error {
 	return usagef("--format: %q is not one of text, json, crontab, systemd", o.Format)
 }
 
-// realPath returns the path, or a place for it where the system does not tell it.
-func realPath(path string, err error) string {
+// pathOrPlaceholder returns the path, or a placeholder if there was an error.
+func pathOrPlaceholder(path string, err error) string {
 	if err != nil {
 		return "/path/to/it"
 	}
 	return path
 }
 
-// timer returns what the system's own timer is to run. It has the flags given here and in
-// this environment, which a timer does not see, but for a database URL that may hold a
-// password.
+// timer returns the command for cron or systemd. It has the global flags that are given here, and those
+// of the environment, which a timer does not have. A database URL that may hold a password is left out.
 func (g *globalOptions) timer(stop time.Duration) inspect.Timer {
 	t := inspect.Timer{
-		Program: realPath(os.Executable()),
-		Flags:   []string{"--config", realPath(filepath.Abs(g.Config))},
-		Folder:  realPath(os.Getwd()),
+		Program: pathOrPlaceholder(os.Executable()),
+		Flags:   []string{"--config", pathOrPlaceholder(filepath.Abs(g.Config))},
+		Folder:  pathOrPlaceholder(os.Getwd()),
 		Hidden:  g.Database != "" && g.Database != redactedURL(g.Database),
 		Stop:    stop,
 	}
+	database := g.Database
+	if t.Hidden {
+		database = ""
+	}
 	for _, f := range []struct{ name, value string }{
-		{"--database", g.Database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
+		{"--database", database}, {"--table", g.Table}, {"--log-level", g.LogLevel}, {"--log-format", g.LogFormat},
 	} {
-		if f.value != "" && (f.name != "--database" || !t.Hidden) {
+		if f.value != "" {
 			t.Flags = append(t.Flags, f.name, f.value)
 		}
 	}
 	return t
 }
 
-// printTimer prints the timer for cron or systemd, and warns of tiers that tick more often
-// than it wakes.
+// printTimer prints the timer for cron or systemd. It warns of tiers that tick more than once a minute.
 func (g *globalOptions) printTimer(cfg *config.Config, format string) {
 	for _, t := range cfg.Tiers.Tiers() {
 		if t.Cron == "" && t.Every < time.Minute {

@@ -52,11 +52,11 @@ type WorkloadOptions struct {
 	Plot     string
 }
 
-// firstMonday is where a workload begins unless told otherwise: always at the
-// same time, so that it always gives the same.
+// firstMonday is the default start of a workload. It is fixed, so that a simulation always gives the same
+// result.
 var firstMonday = time.Date(2026, time.January, 5, 0, 0, 0, 0, time.UTC)
 
-// maxAttempts keeps an answer within what anybody reads, or a program.
+// maxAttempts bounds the output of --attempts.
 const maxAttempts = 1_000_000
 
 func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
@@ -102,8 +102,8 @@ func newSimulate(g *globalOptions) *cobra.Command {
 	return c
 }
 
-// questions are what simulate answers, each with the flags that only some of them take.
-var questions = []struct{ name, takes string }{
+// questions are what simulate can be asked, each with its flags. Flags that all take are left out.
+var questions = []struct{ name, flags string }{
 	{"--arrivals", "arrivals poison success outage from now for call-time down compare diff plot csv"},
 	{"--live", "live assume now for call-time down compare diff plot csv"},
 	{"--life", "life inserted now"},
@@ -111,35 +111,49 @@ var questions = []struct{ name, takes string }{
 	{"the policy refresh", "attempts from now call-time"},
 }
 
-// checkFlags refuses flags that have no effect on the answer to the question.
-func checkFlags(f *pflag.FlagSet, question string) (err error) {
-	f.Visit(func(x *pflag.Flag) {
-		var of []string
-		for _, q := range questions {
-			if slices.Contains(strings.Fields(q.takes), x.Name) {
-				of = append(of, q.name)
-			}
-		}
-		switch {
-		case err != nil:
-		case len(of) == 0 || slices.Contains(of, question):
-		case slices.Contains(of, "--"+x.Name):
-			err = usagef("%s and --%s are two questions: ask for one", question, x.Name)
-		default:
-			err = usagef("--%s belongs to %s", x.Name, strings.Join(of, " or "))
-		}
+// checkFlags returns an error if a given flag has no effect on the answer to the question, or if two
+// flags exclude each other.
+func checkFlags(flags *pflag.FlagSet, question string) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		err = cmp.Or(err, checkFlag(f.Name, question))
 	})
-	for _, x := range [][2]string{{"csv", "json"}, {"diff", "compare"}, {"compare", "policy"}, {"now", "from"}} {
-		if err == nil && f.Changed(x[0]) && f.Changed(x[1]) {
-			err = usagef("--%s and --%s exclude each other: give one of them", x[0], x[1])
+	if err != nil {
+		return err
+	}
+	for _, x := range []struct{ one, other string }{
+		{"csv", "json"}, {"diff", "compare"}, {"compare", "policy"}, {"now", "from"},
+	} {
+		if flags.Changed(x.one) && flags.Changed(x.other) {
+			return usagef("--%s and --%s exclude each other: give one of them", x.one, x.other)
 		}
 	}
-	return err
+	return nil
+}
+
+// checkFlag returns an error if the flag belongs only to other questions.
+func checkFlag(name, question string) error {
+	var takers []string // the questions that take the flag
+	for _, q := range questions {
+		if slices.Contains(strings.Fields(q.flags), name) {
+			takers = append(takers, q.name)
+		}
+	}
+	switch {
+	case len(takers) == 0 || slices.Contains(takers, question):
+		return nil
+	case slices.Contains(takers, "--"+name):
+		return usagef("%s and --%s are two questions: ask for one", question, name)
+	}
+	return usagef("--%s belongs to %s", name, strings.Join(takers, " or "))
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pflag.FlagSet) error {
 	if o.Live || o.Arrivals != "" {
-		if err := checkFlags(f, map[bool]string{true: "--live", false: "--arrivals"}[o.Arrivals == ""]); err != nil {
+		question := "--arrivals"
+		if o.Arrivals == "" {
+			question = "--live"
+		}
+		if err := checkFlags(f, question); err != nil {
 			return err
 		}
 		return o.workload(ctx, g)
@@ -157,9 +171,10 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pf
 		question = "--life"
 	}
 	random := rand.New(rand.NewPCG(o.Seed, 0))
-	switch err := checkFlags(f, question); {
-	case err != nil:
+	if err := checkFlags(f, question); err != nil {
 		return err
+	}
+	switch {
 	case o.Attempts < 1 || o.Attempts > maxAttempts:
 		return usagef("--attempts: %d is not from 1 to %d", o.Attempts, maxAttempts)
 	case question == "--life":
@@ -174,12 +189,12 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pf
 	return o.printAttempts(g, p, simulate.Attempts(p, o.Attempts, random.Float64))
 }
 
-// policy returns the policy that is asked for.
+// policy returns the policy of --policy, by default the configured one.
 func (o *SimulateOptions) policy(g *globalOptions) (config.Policy, error) {
-	bare := strings.TrimSpace(o.Policy) == "refresh" // which has no defaults: the file's settings
-	if o.Policy == "" || bare {
+	isRefresh := strings.TrimSpace(o.Policy) == "refresh" // it has no defaults, so that the configured settings are used
+	if o.Policy == "" || isRefresh {
 		cfg, err := g.load()
-		if err == nil && bare && cfg.Policy.Name != "refresh" {
+		if err == nil && isRefresh && cfg.Policy.Name != "refresh" {
 			err = usagef("--policy: refresh has no default for when and for its timeout, and the configuration has another policy; write 'refresh: {every: 2h, timeout: 1h}'")
 		}
 		if err != nil {
@@ -198,7 +213,7 @@ func parsePolicy(flag, text string) (config.Policy, error) {
 	return p, err
 }
 
-// life shows the life of one record under the schedule of the configuration.
+// life prints the life of one record under the configured schedule.
 func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name string, p *backlog.Policy, random func() float64) error {
 	cfg, err := g.load()
 	if err != nil {
@@ -211,8 +226,8 @@ func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name strin
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// workload simulates records that come in, or the table's own. It reads all flags and
-// files before it begins.
+// workload simulates many records: those of a modelled workload or those of the table. It parses all flags
+// and reads all files before it starts.
 func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error {
 	w, err := o.parse()
 	if err != nil {
@@ -255,14 +270,14 @@ func (g *globalOptions) readRows(ctx context.Context, cfg *config.Config, w *sim
 	return w.ReadRows(func(add func(inspect.Row)) error { return a.table.EachPending(ctx, w.From, add) })
 }
 
-// errIncomplete says that the figures, already printed, tell of a part only.
+// errIncomplete is the error of a simulation that was stopped. Its figures so far are printed already.
 var errIncomplete = errors.New("stopped: the figures are incomplete")
 
-// simulate lets the workload happen to each candidate, and prints and draws what
-// became of it. What a stop has cut short is printed, not drawn, and only if no
-// difference is asked for: a part differs from a whole in everything.
+// simulate runs the workload with each candidate, prints the results and draws them. After a stop, the results
+// so far are printed but not drawn. With --diff they are not printed either, because a part of a result
+// differs from a whole one everywhere.
 func (o *SimulateOptions) simulate(ctx context.Context, g *globalOptions, w *simulate.Workload, list []simulate.Candidate) error {
-	screen, _ := g.err.(*logging.Screen) // nil: no terminal
+	screen, _ := g.err.(*logging.Screen) // nil: standard error is no terminal
 	for i, candidate := range list {
 		list[i].Progress = screen.Simulating(candidate.Name, i, len(list))
 	}
@@ -287,13 +302,15 @@ func (o *SimulateOptions) simulate(ctx context.Context, g *globalOptions, w *sim
 	return errors.Join(o.printResults(g, w, all), errIncomplete)
 }
 
-// printIncomplete begins an answer for people that a stop has cut short.
+// printIncomplete prints, before the figures, that a stop has cut them short.
 func (g *globalOptions) printIncomplete() { g.printf("Stopped: the figures are incomplete.\n\n") }
 
-// candidates returns what is to be compared: the configured schedule under each
-// policy of the list, or the schedule and policy of a file.
-func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down []simulate.Outage) (list []simulate.Candidate, err error) {
-	names := simulate.SplitOutside(o.Compare) // of nothing: one without a name
+// candidates returns what is compared. Each is the configured schedule with a policy of --compare, or the
+// schedule and policy of a file.
+func (o *SimulateOptions) candidates(
+	g *globalOptions, cfg *config.Config, down []simulate.Outage,
+) (list []simulate.Candidate, err error) {
+	names := simulate.SplitOutside(o.Compare) // without --compare: one empty name
 	if o.Diff != "" {
 		names = []string{"now", o.Diff}
 	}
@@ -305,7 +322,8 @@ func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down 
 			p, err = o.policy(g)
 			name = cmp.Or(name, p.Name)
 		case o.Diff != "" || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"):
-			if c, err = config.LoadFile(name, knownSettings()); err != nil {
+			c, err = config.LoadFile(name, knownSettings())
+			if err != nil {
 				return nil, usageError{err}
 			}
 			p = c.Policy
@@ -319,21 +337,23 @@ func (o *SimulateOptions) candidates(g *globalOptions, cfg *config.Config, down 
 		if policy != nil && policy.Refresher != nil {
 			return nil, usagef("%s: its rows start again and again, which --arrivals and --live do not model; use simulate --attempts", name)
 		}
-		with := simulation(c, policy)
-		with.Ticks, with.CallTime, with.Down = o.Live, o.CallTime, down
-		list = append(list, simulate.Candidate{Name: name, Options: with})
+		options := simulation(c, policy)
+		options.Ticks = o.Live
+		options.CallTime = o.CallTime
+		options.Down = down
+		list = append(list, simulate.Candidate{Name: name, Options: options})
 	}
 	return list, nil
 }
 
-// parse returns the workload that --arrivals models, or the empty one of --live.
+// parse returns the workload that --arrivals models or, with --live, one without records.
 func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
-	usual := 7 * 24 * time.Hour
+	length := 7 * 24 * time.Hour
 	if o.Live {
-		usual = 24 * time.Hour
+		length = 24 * time.Hour
 	}
 	w = &simulate.Workload{Seed: o.Seed, From: o.begin(), Poison: o.Poison, Success: o.Success}
-	w.To = w.From.Add(cmp.Or(o.For, usual))
+	w.To = w.From.Add(cmp.Or(o.For, length))
 	if o.Live {
 		if err := w.Assume(o.Assume); err != nil {
 			return nil, usagef("--assume: %w", err)
@@ -343,7 +363,8 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	if err := w.SetArrivals(o.Arrivals); err != nil {
 		return nil, usagef("--arrivals: %w", err)
 	}
-	if w.Outages, err = w.ParsePeriods(o.Outages); err != nil {
+	w.Outages, err = w.ParsePeriods(o.Outages)
+	if err != nil {
 		return nil, usagef("--outage: %w", err)
 	}
 	return w, nil
@@ -357,14 +378,14 @@ func (o *SimulateOptions) begin() time.Time {
 	return o.From
 }
 
-// currentTime returns the time that --now pretends it is.
+// currentTime returns the time of --now, by default the real one.
 func (o *SimulateOptions) currentTime() time.Time {
 	_, now := o.clock()
 	return now.UTC()
 }
 
-// parseMoment reads a time at which a simulation can begin: what is a hundred years
-// later, or near it, can be counted in nanoseconds.
+// parseMoment parses a time at which a simulation can begin. A simulation may last a hundred years, and its
+// times must fit into nanoseconds since 1970.
 func parseMoment(text string) (time.Time, error) {
 	t, err := parseTime(text)
 	if year := t.UTC().Year(); err == nil && (year < 1970 || year > 2100) {
@@ -392,7 +413,7 @@ func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.
 		return printJSON(g.out, struct {
 			Policy string `json:"policy"`
 			simulate.Life
-			Complete bool `json:"complete"` // false: it was stopped
+			Complete bool `json:"complete"` // false: the simulation was stopped
 		}{policy, l, complete})
 	}
 	if !complete {
@@ -402,7 +423,7 @@ func (o *SimulateOptions) printLife(g *globalOptions, policy string, l simulate.
 	return nil
 }
 
-// printResults prints the results in the form that is asked for.
+// printResults prints the results in the form that the flags ask for.
 func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, all []simulate.Result) error {
 	if w.Skipped > 0 {
 		fmt.Fprintf(g.err, "backlog: %s without a date that can be read: left out, as passes do\n", inspect.Plural(w.Skipped, "pending row"))
@@ -428,8 +449,8 @@ func (o *SimulateOptions) printResults(g *globalOptions, w *simulate.Workload, a
 	return nil
 }
 
-// refresh prints the first attempts of a record that always fails, as the passes of the
-// schedule start them.
+// refresh prints the first attempts of a record that always fails, under the policy refresh and the
+// configured schedule.
 func (o *SimulateOptions) refresh(g *globalOptions, p backlog.Refresher) error {
 	cfg, err := g.load()
 	if err != nil {
@@ -451,7 +472,8 @@ func (o *SimulateOptions) refresh(g *globalOptions, p backlog.Refresher) error {
 	}{Policy: "refresh", Attempts: list}
 	for _, a := range list {
 		if a.Disabled {
-			out.Disabled, out.Reason = a.End, &a.Reason
+			out.Disabled = a.End
+			out.Reason = &a.Reason
 		}
 	}
 	return printJSON(g.out, out)

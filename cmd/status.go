@@ -61,23 +61,25 @@ func runStatus(ctx context.Context, o StatusOptions, g *globalOptions) error {
 		if err != nil {
 			return err
 		}
-		state := stateOf(a.cfg, a.log) // which may tell nothing
-		leader := func(kept checkpoint.State) (string, error) { return a.view.Leader(ctx, state, kept, time.Now()) }
+		state := stateOf(a.cfg, a.log)
+		leader := func(saved checkpoint.State) (string, error) {
+			return a.view.Leader(ctx, state, saved, time.Now())
+		}
 		s := &watch.Overview{Status: counted, LookBack: state.LookBack(a.cfg.Name, now, nil, a.log, leader)}
 		if o.JSON {
 			err = printJSON(g.out, s)
 		} else {
 			err = printTable(g.out, append(s.Status.Lines(), s.LookBack.Lines(now)...))
 		}
-		return cmp.Or(err, o.fail(s, now))
+		return cmp.Or(err, o.checkLimits(s, now))
 	})
 }
 
-// fail returns the error that the fail-if flags ask for.
-func (o *StatusOptions) fail(s *watch.Overview, now time.Time) error {
-	why := o.Limits.Exceeded(s, now)
-	if len(why) == 0 {
+// checkLimits returns an error if a limit of the --fail-if flags is exceeded.
+func (o *StatusOptions) checkLimits(s *watch.Overview, now time.Time) error {
+	exceeded := o.Limits.Exceeded(s, now)
+	if len(exceeded) == 0 {
 		return nil
 	}
-	return backlog.Worded(strings.Join(why, "; "), errStrict)
+	return backlog.Worded(strings.Join(exceeded, "; "), errStrict)
 }
