@@ -9,16 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
 func twoTiers(t *testing.T) *tiers.Schedule {
 	t.Helper()
-	s, err := tiers.New(tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Schedule(t, tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
 }
 
 // An empty table has nothing to do.

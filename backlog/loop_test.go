@@ -14,6 +14,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -60,11 +61,7 @@ func schedule(t testing.TB, lines ...string) *tiers.Schedule {
 		}
 		list = append(list, tier)
 	}
-	s, err := tiers.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Schedule(t, list...)
 }
 
 // loop returns a loop over the bench that tells it its events.

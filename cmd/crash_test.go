@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 const crashConcurrency = 8
@@ -101,7 +103,7 @@ func (c *crasher) live() (killed bool) {
 	}
 	p := c.command(args...)
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var log buffer
+	var log testkit.Buffer
 	p.Stderr = &log
 	before := c.logSize()
 	if err := p.Start(); err != nil {

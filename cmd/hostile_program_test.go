@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"backlog/internal/testkit"
 )
 
 // A hostileProgram is the program on a table of a real database.
@@ -194,13 +196,13 @@ func (p *hostileProgram) discard(state string, now time.Time) (status int, count
 // A hostileProcess is the program at work beside the test.
 type hostileProcess struct {
 	cmd  *exec.Cmd
-	log  *buffer
+	log  *testkit.Buffer
 	gone chan struct{}
 }
 
 func (p *hostileProgram) start(args ...string) *hostileProcess {
 	p.Helper()
-	x := &hostileProcess{p.command(context.Background(), args...), new(buffer), make(chan struct{})}
+	x := &hostileProcess{p.command(context.Background(), args...), new(testkit.Buffer), make(chan struct{})}
 	x.cmd.Stdout = x.log
 	x.cmd.Stderr = x.log
 	if err := x.cmd.Start(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -81,7 +82,7 @@ var hostileDatabases = []hostileDatabase{
 			_, ours := testserver.Postgres(t, "backlog_hostile_")
 			theirs := *ours
 			theirs.RawQuery += "&default_query_exec_mode=simple_protocol&timezone=UTC"
-			return testserver.Open(t, "pgx", theirs.String()), ours.String()
+			return testkit.OpenPool(t, "pgx", theirs.String()), ours.String()
 		},
 	},
 	{
@@ -94,7 +95,7 @@ var hostileDatabases = []hostileDatabase{
 		obstacles: []string{"none", "unique", "check", "filled", "single", "single", "raise", "ignore", "foreign"},
 		connect: func(t *testing.T, _ string) (*sql.DB, string) {
 			_, ours := testserver.MySQL(t, "backlog_hostile_")
-			return testserver.Open(t, "mysql", testserver.DSN(ours, "multiStatements=true&time_zone=%27%2B00%3A00%27")), ours.String()
+			return testkit.OpenPool(t, "mysql", testserver.DSN(ours, "multiStatements=true&time_zone=%27%2B00%3A00%27")), ours.String()
 		},
 	},
 }

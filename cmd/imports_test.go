@@ -81,14 +81,16 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // which reads what people are shown from several of them. In table: doctor, work -> table ->
 // db, timeform; sqlite, postgres, mysql -> db. Only tests there know several of these;
 // tests run the suite of storetest; tests of the core need a store, and take
-// memory. Tests that need a server take it from testserver, tests of handlers what
-// they share from handlertest: neither is in a program.
+// memory. What tests of several packages share is in testkit, which imports tiers alone, so
+// that tests inside a package may use it, too. Tests that need a server take it from
+// testserver, tests of handlers what they share about records and programs from
+// handlertest: none of the three is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
 	case imported == "internal/testkit":
 		return s.test || strings.HasPrefix(s.folder, "internal/")
 	case s.folder == "internal/testkit":
-		return imported == s.folder && s.test
+		return imported == "tiers" || imported == s.folder && s.test
 	case imported == "internal/testserver":
 		return s.test
 	case imported == "internal/handlertest":
@@ -181,7 +183,7 @@ func TestImports(t *testing.T) {
 // are any. Tests may.
 var owners = map[string][]string{
 	"database/sql": {"backlog/table", "backlog/table/db", "backlog/table/sqlite", "backlog/table/postgres", "backlog/table/mysql", "backlog/table/doctor",
-		"backlog/table/work", "internal/testserver"},
+		"backlog/table/work", "internal/testserver", "internal/testkit"},
 	"github.com/robfig/cron/v3":        {"backlog", "tiers"},
 	"github.com/gomodule/redigo/redis": {"backlog/handler/redis"},
 	"github.com/rabbitmq/amqp091-go":   {"backlog/amqp"},
@@ -275,7 +277,7 @@ var clocks = map[string]string{
 	"backlog/web/site.go":            "the default of Now, and what nobody may guess",
 	"backlog/storetest/":             "part of tests",
 	"internal/testserver/":           "likewise",
-	"internal/handlertest/":          "likewise",
+	"internal/testkit/":              "likewise",
 }
 
 func TestClockIsAnArgument(t *testing.T) {

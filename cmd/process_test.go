@@ -8,9 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+
+	"backlog/internal/testkit"
 )
 
 // A shop is a folder with a configuration and a database.
@@ -129,14 +130,14 @@ func (s *shop) rows(text string) string {
 type daemon struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *buffer
+	log *testkit.Buffer
 	end chan struct{}
 }
 
 // start starts the program; the test's end is its own.
 func (s *shop) start(args ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{s.t, s.command(args...), new(buffer), make(chan struct{})}
+	d := &daemon{s.t, s.command(args...), new(testkit.Buffer), make(chan struct{})}
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if s.unread {
 		_, d.cmd.Stderr = fullPipe(s.t)
@@ -188,22 +189,4 @@ func (d *daemon) hasEnded() bool {
 	default:
 		return false
 	}
-}
-
-// A buffer may be written and read at once.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -163,7 +164,7 @@ func onSites(t *testing.T, kinds []*siteKind, test func(*testing.T, *siteKind)) 
 // connect makes the pool through which the test looks at the database.
 func (s *site) connect(driver, dsn string) {
 	s.t.Helper()
-	s.db = testserver.Open(s.t, driver, dsn)
+	s.db = testkit.OpenPool(s.t, driver, dsn)
 }
 
 // atEnd runs the statement when the test has ended, by the connection of now.

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"backlog/internal/testkit"
 )
 
 // openTerminal returns the two ends of a pseudo-terminal, and what a person in
 // front of it sees.
-func openTerminal(t *testing.T) (terminal *os.File, screen *buffer) {
+func openTerminal(t *testing.T) (terminal *os.File, screen *testkit.Buffer) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -35,7 +37,7 @@ func openTerminal(t *testing.T) (terminal *os.File, screen *buffer) {
 	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
 		t.Fatal(err)
 	}
-	screen = new(buffer)
+	screen = new(testkit.Buffer)
 	go func() {
 		b := make([]byte, 4096)
 		for {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 // fullPipe returns the end to write to of a pipe that has no room left.
@@ -70,7 +72,7 @@ func TestOnceWithLogNobodyReads(t *testing.T) {
 	s := newShop(t, map[string]string{"schedule.yaml": "handler: {exec: ['false']}\nstate: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
 	s.mustRun("init", "--create-table")
 	s.sql("INSERT INTO BACKLOG (id) VALUES (1), (2)")
-	var out buffer
+	var out testkit.Buffer
 	_, w := fullPipe(t)
 	c := s.command("once", "--max-age", "1d")
 	c.Stdout, c.Stderr = &out, w

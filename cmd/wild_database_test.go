@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -42,7 +43,7 @@ var inSQLite = wildKind{
 			driver = "sqlite3"
 		}
 		path := filepath.Join(t.TempDir(), "a.db")
-		return testserver.Open(t, driver, "file:"+path), "sqlite:" + path
+		return testkit.OpenPool(t, driver, "file:"+path), "sqlite:" + path
 	},
 	quote:   inDoubleQuotes,
 	literal: func(column string) string { return "quote(" + column + ")" },
@@ -56,7 +57,7 @@ var inPostgres = wildKind{
 		_, ours := testserver.Postgres(t, ownPrefix)
 		theirs := *ours
 		theirs.RawQuery += "&default_query_exec_mode=simple_protocol&timezone=UTC"
-		return testserver.Open(t, "pgx", theirs.String()), ours.String()
+		return testkit.OpenPool(t, "pgx", theirs.String()), ours.String()
 	},
 	quote:   inDoubleQuotes,
 	literal: func(column string) string { return "quote_nullable(" + column + "::text)" },
@@ -82,7 +83,7 @@ var inMySQL = wildKind{
 		// As programs do that want their old SQL to run: with zero dates, and
 		// here with names in double quotes.
 		dsn := testserver.DSN(u, "multiStatements=true&charset=utf8mb4&time_zone=%27%2B00%3A00%27&sql_mode=%27ANSI_QUOTES%27")
-		return testserver.Open(t, "mysql", dsn), u.String()
+		return testkit.OpenPool(t, "mysql", dsn), u.String()
 	},
 	quote: inBackticks,
 	literal: func(column string) string {

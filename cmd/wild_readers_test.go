@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"backlog/internal/testkit"
 )
 
 // wildReaders are the commands that only read a table.
@@ -63,7 +65,7 @@ func TestWildReaders(t *testing.T) {
 					said := withoutAddress(errs.String())
 					if x.refused == "" && status != exitDone {
 						t.Errorf("%s: exit status %d: %s", args, status, said)
-					} else if x.refused != "" && (status != exitFailed || !matches(said, "backlog: "+x.refused+"\n")) {
+					} else if x.refused != "" && (status != exitFailed || !testkit.Matches(said, "backlog: "+x.refused+"\n")) {
 						t.Errorf("%s: exit status %d, want it refused:\n got %s\nwant %s", args, status, said, x.refused)
 					}
 				}

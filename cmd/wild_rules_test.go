@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -71,7 +72,7 @@ func (r wildRule) test(t *testing.T, k wildKind) {
 	status, log := wildOnce(t, at, handled, cfg, r.fail)
 	said := withoutAddress(log)
 	if r.refused != "" {
-		if last := said[strings.LastIndex(said, "\nbacklog: ")+1:]; status != exitFailed || !matches(last, "backlog: "+r.refused+"\n") {
+		if last := said[strings.LastIndex(said, "\nbacklog: ")+1:]; status != exitFailed || !testkit.Matches(last, "backlog: "+r.refused+"\n") {
 			t.Errorf("exit status %d, want it refused:\n got %s\nwant %s", status, last, r.refused)
 		}
 	} else if status != exitDone {
@@ -108,23 +109,6 @@ func (r wildRule) test(t *testing.T, k wildKind) {
 	if got := rowsOf(t, db, strings.ReplaceAll(r.rows, "OURS", here)); !reflect.DeepEqual(got, r.want) {
 		t.Errorf("%s:\n got %q\nwant %q", r.rows, got, r.want)
 	}
-}
-
-// matches reports whether the text is the pattern, in which … stands for
-// anything.
-func matches(text, pattern string) bool {
-	parts := strings.Split(pattern, "…")
-	for i, p := range parts {
-		at := strings.Index(text, p)
-		if i == len(parts)-1 && i > 0 {
-			return strings.HasSuffix(text, p)
-		}
-		if at < 0 || i == 0 && at > 0 {
-			return false
-		}
-		text = text[at+len(p):]
-	}
-	return text == ""
 }
 
 // withoutAddress leaves out what is another one in each run.

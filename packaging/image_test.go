@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"backlog/internal/testkit"
 )
 
 // compose is what the test needs of the example.
@@ -42,7 +44,7 @@ func TestImage(t *testing.T) {
 	sql("CREATE SCHEMA " + schema)
 	t.Cleanup(func() { sql("DROP SCHEMA " + schema + " CASCADE") })
 	var example compose
-	if err := yaml.Unmarshal([]byte(text(t, "../docs/compose.yaml")), &example); err != nil {
+	if err := yaml.Unmarshal([]byte(testkit.ReadFile(t, "../docs/compose.yaml")), &example); err != nil {
 		t.Fatal(err)
 	}
 	sql("SET search_path = " + schema + "; " + example.Configs["orders"].Content)
@@ -67,7 +69,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer daemon.Process.Kill()
-	wait(t, func() bool {
+	testkit.Eventually(t, "the program has done its work", func() bool {
 		return sql("SELECT count(*) FROM "+schema+".orders JOIN "+schema+".shipped ON id = order_id WHERE state = 'shipped'") == "3\n"
 	})
 	daemon.Process.Signal(image.stop)
@@ -100,7 +102,7 @@ func assemble(t *testing.T) *image {
 	for dir := made.root; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
 		os.Chmod(dir, 0o755) // for another user
 	}
-	build, last, ok := strings.Cut(text(t, "../Dockerfile"), "\nFROM scratch\n")
+	build, last, ok := strings.Cut(testkit.ReadFile(t, "../Dockerfile"), "\nFROM scratch\n")
 	if !ok {
 		t.Fatal("it is not made from scratch")
 	}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 // command runs a command in the folder and returns what it prints.
@@ -29,16 +31,6 @@ func command(t *testing.T, dir, name string, args ...string) string {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
-}
-
-// text returns a file's text.
-func text(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // asRoot skips the test for other users, who can neither install nor change the root.
@@ -70,7 +62,7 @@ var noNewPrivileges = []string{
 // The daemon's unit is as hard as the one that `backlog schedule` prints, and lets a
 // handler's sendmail work.
 func TestUnitsAgree(t *testing.T) {
-	daemon, pass := service(text(t, "backlog.service")), service(text(t, "../backlog/inspect/systemd.units"))
+	daemon, pass := service(testkit.ReadFile(t, "backlog.service")), service(testkit.ReadFile(t, "../backlog/inspect/systemd.units"))
 	hard := func(settings map[string]string) map[string]string {
 		kept := maps.Clone(settings)
 		maps.DeleteFunc(kept, func(name, _ string) bool {
@@ -178,7 +170,7 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the configuration files are %q", conffiles)
 	}
 	command(t, ".", "bash", "-c", ". /usr/share/bash-completion/completions/backlog && complete -p backlog")
-	if !strings.HasPrefix(text(t, "/etc/backlog/schedule.yaml"), "# yaml-language-server: $schema=/usr/share/backlog/schedule.schema.json\n") {
+	if !strings.HasPrefix(testkit.ReadFile(t, "/etc/backlog/schedule.yaml"), "# yaml-language-server: $schema=/usr/share/backlog/schedule.schema.json\n") {
 		t.Error("the configuration does not name the installed schema")
 	}
 	units := "/usr/lib/systemd/system/"
@@ -189,9 +181,9 @@ func TestPackage(t *testing.T) {
 	if err := os.WriteFile("/etc/backlog/shop.yaml", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	instance := strings.ReplaceAll(text(t, units+"backlog@.service"), "%i", "shop")
+	instance := strings.ReplaceAll(testkit.ReadFile(t, units+"backlog@.service"), "%i", "shop")
 	runAsUnit(t, service(instance), db)
-	if done := text(t, "/var/lib/backlog/done"); done != "backlog\n" {
+	if done := testkit.ReadFile(t, "/var/lib/backlog/done"); done != "backlog\n" {
 		t.Errorf("the handler wrote %q", done)
 	}
 }
@@ -246,23 +238,13 @@ func runAsUnit(t *testing.T, unit map[string]string, db string) {
 	if !strings.Contains(string(said[:n]), "READY=1") {
 		t.Errorf("the daemon said %q (%v)\n%s", said[:n], err, &log)
 	}
-	wait(t, func() bool {
+	testkit.Eventually(t, "the program has done its work", func() bool {
 		out, _ := start("/usr/bin/env", "python3", "-c", row+`print(db.execute("SELECT status FROM BACKLOG").fetchall())`).Output()
 		return string(out) == "[('SUCCESS',)]\n"
 	})
 	daemon.Process.Signal(syscall.SIGTERM)
 	if err := daemon.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, &log)
-	}
-}
-
-// wait waits until the condition holds.
-func wait(t *testing.T, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited for a minute")
-		}
 	}
 }
 

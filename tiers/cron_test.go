@@ -11,7 +11,7 @@ import (
 
 func cronTier(t testing.TB, expr, zone string) tiers.Tier {
 	t.Helper()
-	return mustNew(t, tiers.Tier{MaxAge: day, Cron: expr, Location: location(t, zone)}).Widest()
+	return testkit.Schedule(t, tiers.Tier{MaxAge: day, Cron: expr, Location: testkit.Zone(t, zone)}).Widest()
 }
 
 // ticks steps through (after, upTo] by Next.
@@ -106,7 +106,7 @@ func TestCronLeapDay(t *testing.T) {
 			t.Fatalf("ticks at %v, want %v", now, want)
 		}
 	}
-	due := mustNew(t, tier).Due(at(t, "2000-01-01T00:00:00Z"), at(t, "2400-01-01T00:00:00Z"))
+	due := testkit.Schedule(t, tier).Due(at(t, "2000-01-01T00:00:00Z"), at(t, "2400-01-01T00:00:00Z"))
 	if len(due) != 1 || due[0].Ticks != 97 || due[0].Last.Year() != 2396 {
 		t.Errorf("due %v, want 97 ticks until 2396", due)
 	}
@@ -121,7 +121,7 @@ func TestCronEndOfLeapYear(t *testing.T) {
 		if got := ticks(tier, after, after.Add(3*day)); len(got) != want {
 			t.Errorf("%s: ticks at %v, want %d of them", expr, got, want)
 		}
-		if due := mustNew(t, tier).Due(after, after.Add(3*day)); len(due) != 1 || due[0].Ticks != want {
+		if due := testkit.Schedule(t, tier).Due(after, after.Add(3*day)); len(due) != 1 || due[0].Ticks != want {
 			t.Errorf("%s: due %v, want %d ticks", expr, due, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestCronDueIsCounted(t *testing.T) {
 		{"@daily", "America/New_York", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", most, "2025-12-31T05:00:00Z"},
 	}
 	for _, test := range tests {
-		due := mustNew(t, cronTier(t, test.expr, test.zone)).Due(at(t, test.after), at(t, test.upTo))
+		due := testkit.Schedule(t, cronTier(t, test.expr, test.zone)).Due(at(t, test.after), at(t, test.upTo))
 		want, more := test.ticks, test.ticks == most
 		if more {
 			want = 10000
@@ -168,7 +168,7 @@ func BenchmarkCronDueYear(b *testing.B) {
 	upTo := at(b, "2026-01-01T00:00:00Z")
 	for _, expr := range []string{"* * * * *", "59 23 * * *"} {
 		b.Run(expr, func(b *testing.B) {
-			s := mustNew(b, cronTier(b, expr, "America/New_York"))
+			s := testkit.Schedule(b, cronTier(b, expr, "America/New_York"))
 			for b.Loop() {
 				s.Due(upTo.Add(-365*day), upTo)
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -37,7 +38,7 @@ func FuzzCron(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, expr string, zone uint8, sec int64) {
-		loc := location(t, changes[int(zone)%len(changes)].zone)
+		loc := testkit.Zone(t, changes[int(zone)%len(changes)].zone)
 		s, err := tiers.New(tiers.Tier{MaxAge: day, Cron: expr, Location: loc})
 		if err != nil {
 			return

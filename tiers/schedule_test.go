@@ -5,23 +5,15 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
 const day = 24 * time.Hour
 
-func mustNew(t testing.TB, list ...tiers.Tier) *tiers.Schedule {
-	t.Helper()
-	s, err := tiers.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // progressive returns the schedule that the package documentation has in mind.
 func progressive(t testing.TB) *tiers.Schedule {
-	return mustNew(t,
+	return testkit.Schedule(t,
 		tiers.Tier{MaxAge: day, Every: 5 * time.Minute},
 		tiers.Tier{MaxAge: 7 * day, Every: time.Hour},
 		tiers.Tier{MaxAge: 14 * day, Every: 12 * time.Hour},
@@ -39,15 +31,6 @@ func at(t testing.TB, s string) time.Time {
 		t.Fatal(err)
 	}
 	return parsed
-}
-
-func location(t testing.TB, name string) *time.Location {
-	t.Helper()
-	loc, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loc
 }
 
 func idle(tiers.Tier) bool { return true }
@@ -85,7 +68,7 @@ func TestEvery(t *testing.T) {
 	for _, test := range tests {
 		tier := tiers.Tier{MaxAge: day, Every: test.every, Offset: test.offset}
 		want := at(t, test.next)
-		if got := mustNew(t, tier).Next(at(t, test.after)); !got.Equal(want) {
+		if got := testkit.Schedule(t, tier).Next(at(t, test.after)); !got.Equal(want) {
 			t.Errorf("every %v offset %v: Next(%s) = %v, want %v", test.every, test.offset, test.after, got, want)
 		}
 		if got := tier.Next(at(t, test.after)); got != want {
@@ -131,7 +114,7 @@ func TestDue(t *testing.T) {
 }
 
 func TestNextIsTheEarliest(t *testing.T) {
-	s := mustNew(t,
+	s := testkit.Schedule(t,
 		tiers.Tier{MaxAge: day, Every: 10 * time.Minute},
 		tiers.Tier{MaxAge: 2 * day, Cron: "3 * * * *"},
 		tiers.Tier{MaxAge: 3 * day, Every: time.Hour, Offset: 17 * time.Minute},
@@ -183,8 +166,8 @@ func TestMinInterval(t *testing.T) {
 		{"0 0 29 2 *", (4*365 + 1) * day},
 	}
 	for _, test := range tests {
-		tier := tiers.Tier{MaxAge: day, Cron: test.cron, Location: location(t, "America/New_York")}
-		if got := mustNew(t, tier).MinInterval(); got != test.want {
+		tier := tiers.Tier{MaxAge: day, Cron: test.cron, Location: testkit.Zone(t, "America/New_York")}
+		if got := testkit.Schedule(t, tier).MinInterval(); got != test.want {
 			t.Errorf("%s: %v, want %v", test.cron, got, test.want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -84,7 +85,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestNewCompletes(t *testing.T) {
-	s := mustNew(t,
+	s := testkit.Schedule(t,
 		tiers.Tier{Name: "young", MaxAge: day, Every: time.Hour},
 		tiers.Tier{MaxAge: 36 * time.Hour, Cron: "\t0  3 * * MON-FRI "},
 	)
@@ -95,7 +96,7 @@ func TestNewCompletes(t *testing.T) {
 	if got[1].Name != "1d12h" || got[1].Cron != "0 3 * * MON-FRI" || got[1].Location != time.UTC {
 		t.Errorf("second is %v", got[1])
 	}
-	if again := mustNew(t, got...).Tiers(); !reflect.DeepEqual(again, got) {
+	if again := testkit.Schedule(t, got...).Tiers(); !reflect.DeepEqual(again, got) {
 		t.Errorf("New of its own tiers returns %v, want %v", again, got)
 	}
 }

@@ -85,7 +85,7 @@ func TestFrameFilled(t *testing.T) {
 	}
 	b.waitReady(s.Queue+"-error", 5)
 	b.waitReady(s.Queue+"-backoff-60", 1)
-	eventually(t, "only four wait", func() bool { n, others := c.waiting(); return n == 4 && others == 0 && v.count() == 30 })
+	testkit.Eventually(t, "only four wait", func() bool { n, others := c.waiting(); return n == 4 && others == 0 && v.count() == 30 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 20)
 	testkit.Equal(t, "rejected", r.Rejected, 5)
@@ -143,7 +143,7 @@ func TestTooLarge(t *testing.T) {
 	for i := range 20 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
 	}
-	eventually(t, "only it waits", func() bool { n, others := c.waiting(); return n == 1 && others == 0 && v.count() == 21 })
+	testkit.Eventually(t, "only it waits", func() bool { n, others := c.waiting(); return n == 1 && others == 0 && v.count() == 21 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 20)
 	testkit.Equal(t, "refused", r.Refused, 1)
@@ -204,13 +204,13 @@ func TestExchangeRefuses(t *testing.T) {
 				}
 			}
 			b.waitReady(s.Queue+"-backoff-60", 5)
-			eventually(t, "only the rejected wait", func() bool { n, others := c.waiting(); return n == 5 && others == 0 && v.count() == 15 })
+			testkit.Eventually(t, "only the rejected wait", func() bool { n, others := c.waiting(); return n == 5 && others == 0 && v.count() == 15 })
 			if !seen.has(backlog.Refused, "exchange "+failed) {
 				t.Errorf("%v", seen.list)
 			}
 			mend()
 			b.waitReady(failed, 5)
-			eventually(t, "nothing waits", func() bool { n, _ := c.waiting(); return n == 0 })
+			testkit.Eventually(t, "nothing waits", func() bool { n, _ := c.waiting(); return n == 0 })
 			r := stop()
 			testkit.Equal(t, "succeeded", r.Succeeded, 5)
 			testkit.Equal(t, "failed", r.Failed, 5)
@@ -236,7 +236,7 @@ func TestMostWaiting(t *testing.T) {
 	for i := range mostWaiting + 20 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "reject ", i)})
 	}
-	eventually(t, "the log says why", func() bool {
+	testkit.Eventually(t, "the log says why", func() bool {
 		return seen.has(backlog.StoreUnavailable, "messages are held that cannot be published, and no more are taken until one of them can")
 	})
 	handled := v.count()

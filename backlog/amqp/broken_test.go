@@ -41,20 +41,20 @@ func TestRefused(t *testing.T) {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, i)})
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
 	}
-	eventually(t, "all are handled", func() bool { return v.count() == 12 })
-	eventually(t, "the log says why", func() bool { return seen.has(backlog.Refused, "the broker has refused it") })
+	testkit.Eventually(t, "all are handled", func() bool { return v.count() == 12 })
+	testkit.Eventually(t, "the log says why", func() bool { return seen.has(backlog.Refused, "the broker has refused it") })
 	if n := b.ready(queue); n != 3 {
 		t.Errorf("%d in a queue of three", n)
 	}
-	eventually(t, "only they wait", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 6 && len(c.ended) == 6 })
-	eventually(t, "the channel on which it was refused is closed", first.IsClosed)
+	testkit.Eventually(t, "only they wait", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 6 && len(c.ended) == 6 })
+	testkit.Eventually(t, "the channel on which it was refused is closed", first.IsClosed)
 	again := dialBroker(t, s)
 	for range 2 { // what is sent to one that is deleted meanwhile would be lost
 		_, err := again.QueuePurge(queue, false)
 		b.check(err)
 		again.waitReady(queue, 3)
 	}
-	eventually(t, "nothing waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
+	testkit.Eventually(t, "nothing waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 6)
 	testkit.Equal(t, "refused", r.Refused, 6)
@@ -165,15 +165,15 @@ func TestCut(t *testing.T) {
 				return v.Handle(ctx, r)
 			})
 			for _, share := range shares {
-				eventually(t, "a part is handled", func() bool { return v.count() >= share })
+				testkit.Eventually(t, "a part is handled", func() bool { return v.count() >= share })
 				hold.Lock()
 				cut(c)
 				hold.Unlock()
 			}
-			eventually(t, "all are handled", func() bool { return v.count() == n })
+			testkit.Eventually(t, "all are handled", func() bool { return v.count() == n })
 			again := dialBroker(t, s)
 			quiet := 0 // a message may be between the broker and the source
-			eventually(t, "nothing is left", func() bool {
+			testkit.Eventually(t, "nothing is left", func() bool {
 				quiet++
 				for _, q := range s.Topology(0).Queues {
 					if again.ready(q.Name) > 0 {
@@ -213,15 +213,15 @@ func TestQueueDeleted(t *testing.T) {
 	var v survey
 	_, seen := serve(t, c, v.Handle)
 	b.send(amqp.Publishing{Body: []byte("before")})
-	eventually(t, "it is handled", func() bool { return v.count() == 1 })
+	testkit.Eventually(t, "it is handled", func() bool { return v.count() == 1 })
 	_, err := b.QueueDelete(s.Queue, false, false, false)
 	b.check(err)
-	eventually(t, "the log says so", func() bool {
+	testkit.Eventually(t, "the log says so", func() bool {
 		return seen.has(backlog.StoreUnavailable, "the broker has ended the consumer; is the queue "+s.Queue+" still there?")
 	})
-	eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
+	testkit.Eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
 	b.send(amqp.Publishing{Body: []byte("after")})
-	eventually(t, "it is handled", func() bool { return v.count() == 2 })
+	testkit.Eventually(t, "it is handled", func() bool { return v.count() == 2 })
 }
 
 // A channel that the broker closes under the consumer is said to be so, and not that its
@@ -233,10 +233,10 @@ func TestChannelClosed(t *testing.T) {
 	var v survey
 	_, seen := serve(t, c, v.Handle)
 	b.send(amqp.Publishing{Body: []byte("before")})
-	eventually(t, "it is handled", func() bool { return v.count() == 1 })
+	testkit.Eventually(t, "it is handled", func() bool { return v.count() == 1 })
 	b.check(c.link.current().consume.Ack(99, false))
-	eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "unknown delivery tag 99") })
-	eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
+	testkit.Eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "unknown delivery tag 99") })
+	testkit.Eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
 }
 
 // An exchange that is deleted while messages are handled is declared again.
@@ -248,7 +248,7 @@ func TestExchangeDeleted(t *testing.T) {
 	serve(t, c, v.Handle)
 	b.check(b.ExchangeDelete(s.Queue+"-backoff", false, false))
 	b.send(amqp.Publishing{Body: []byte("one")})
-	eventually(t, "it has succeeded", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return v.seen["one"] == 2 })
+	testkit.Eventually(t, "it has succeeded", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return v.seen["one"] == 2 })
 }
 
 // Sessions that were cut or closed leave no goroutine behind. It runs beside no other test.
@@ -265,11 +265,11 @@ func TestNothingIsLeft(t *testing.T) {
 		p.cut()
 		<-p.ctx.Done()
 		b.send(amqp.Publishing{})
-		eventually(t, "it is handled", func() bool { return v.count() == 1 })
+		testkit.Eventually(t, "it is handled", func() bool { return v.count() == 1 })
 		stop()
 	}
 	c.Close()
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= began })
+	testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= began })
 }
 
 // A reason for which the broker is away is logged when it has changed, and what somebody

@@ -102,7 +102,7 @@ func TestReturnedForGood(t *testing.T) {
 	b.check(b.QueueUnbind(s.Queue+"-backoff-60", "", s.Queue+"-backoff", amqp.Table{"backoff": int64(60)}))
 	stop, seen := serve(t, c, fails)
 	b.send(amqp.Publishing{})
-	eventually(t, "the log says why", func() bool {
+	testkit.Eventually(t, "the log says why", func() bool {
 		return seen.has(backlog.Refused, "exchange "+s.Queue+"-backoff, routing key "+s.Queue+": no queue is bound for it")
 	})
 	b.check(b.QueueBind(s.Queue+"-backoff-60", "", s.Queue+"-backoff", false, amqp.Table{"backoff": int64(60)}))

@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,25 +24,7 @@ type works struct {
 	name  string
 	url   string
 	table *memory.Store
-	log   logged
-}
-
-// A logged may be written and read at once.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log   testkit.Buffer
 }
 
 func newWorks(t *testing.T, records int) *works {
@@ -213,7 +194,7 @@ func TestDispatchDeaths(t *testing.T) {
 	report := make(chan backlog.Report)
 	go func() { report <- w.pass(w.engine(d, nil)) }()
 	for range mostDeliveries + 1 {
-		eventually(t, "a request", func() bool {
+		testkit.Eventually(t, "a request", func() bool {
 			m, ok, err := w.ch.Get(workQueue(w.name), false)
 			return err == nil && ok && m.Nack(false, true) == nil
 		})
@@ -246,20 +227,20 @@ func TestDispatchForged(t *testing.T) {
 		w.answer(outcome{AttemptID: "a", Outcome: "success", Ticket: k})
 	}
 	w.answer(outcome{AttemptID: "b", Outcome: "success", Ticket: sign("orders-1", "s1", secret)})
-	eventually(t, "four lines", func() bool { return strings.Count(w.log.String(), "an outcome is dropped") == 4 })
+	testkit.Eventually(t, "four lines", func() bool { return strings.Count(w.log.String(), "an outcome is dropped") == 4 })
 	e.Collect(t.Context())
 	if row := w.row(1); row.Status != "NEW" {
 		t.Errorf("%+v", row)
 	}
 	w.answer(outcome{AttemptID: "a", Outcome: "success", Ticket: sign("orders-2", "s1", "another secret of somebody")})
-	eventually(t, "the end", func() bool { return fatal.Load() == 1 })
+	testkit.Eventually(t, "the end", func() bool { return fatal.Load() == 1 })
 	if err := d.Err(); err == nil || !strings.Contains(err.Error(), outcomeQueue(w.name)+" is used for another table") {
 		t.Error(err)
 	}
 	if err := d.Open(t.Context()); err == nil {
 		t.Error("it goes on")
 	}
-	eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
+	testkit.Eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
 	if c := d.Counts(); fatal.Load() != 1 || c != (Counts{Forged: 4}) {
 		t.Errorf("twice, or %+v", c)
 	}

@@ -26,7 +26,7 @@ func (c *Source) lose(t *testing.T) {
 	p := c.link.current()
 	p.cut()
 	<-p.gone
-	eventually(t, "the next session", func() bool { return c.link.current() != p && c.link.up() })
+	testkit.Eventually(t, "the next session", func() bool { return c.link.current() != p && c.link.up() })
 }
 
 // A calls says how often the handler was called with each body, and keeps it from ending.
@@ -69,7 +69,7 @@ func TestDeliveryLimit(t *testing.T) {
 			v := newCalls(map[string]error{"failure": errBoom, "reject": backlog.Reject(errBoom)}[outcome])
 			stop, _ := serve(t, c, v.Handle)
 			b.send(amqp.Publishing{Body: []byte("one"), MessageId: "one"})
-			eventually(t, "it is at work", func() bool { return v.count("one") == 1 })
+			testkit.Eventually(t, "it is at work", func() bool { return v.count("one") == 1 })
 			for range 2 {
 				c.lose(t)
 				time.Sleep(1500 * time.Millisecond) // longer than what is given back waits
@@ -81,7 +81,7 @@ func TestDeliveryLimit(t *testing.T) {
 			case "reject":
 				b.waitReady(s.Queue+"-error", 1)
 			}
-			eventually(t, "it is settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
+			testkit.Eventually(t, "it is settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
 			stop()
 			c.Close()
 			if n := b.ready(s.Queue); n != 0 || v.count("one") != 1 {
@@ -105,13 +105,13 @@ func TestEndedWhileAway(t *testing.T) {
 		b.send(amqp.Publishing{Body: []byte(body)})
 	}
 	all := func() int { return v.count("one") + v.count("two") + v.count("twin") }
-	eventually(t, "all are at work", func() bool { return all() == 5 })
+	testkit.Eventually(t, "all are at work", func() bool { return all() == 5 })
 	p := c.link.current()
 	c.link.dialing.Lock() // there is no connection for as long
 	p.cut()
 	<-p.gone
 	close(v.end)
-	eventually(t, "all have ended", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.ended) == 5 })
+	testkit.Eventually(t, "all have ended", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.ended) == 5 })
 	c.link.dialing.Unlock()
 	b.waitReady(s.Queue+"-backoff-60", 5)
 	b.send(amqp.Publishing{Body: []byte("twin")}) // a new one is none of them
@@ -136,7 +136,7 @@ func TestOneMessageID(t *testing.T) {
 	for _, body := range []string{"one", "two", "two"} {
 		b.send(amqp.Publishing{Body: []byte(body), MessageId: "same"})
 	}
-	eventually(t, "all are at work", func() bool { return v.count("one") == 1 && v.count("two") == 2 })
+	testkit.Eventually(t, "all are at work", func() bool { return v.count("one") == 1 && v.count("two") == 2 })
 	close(v.end)
 	b.waitReady(s.Queue+"-backoff-60", 3)
 	if r := stop(); r.Failed != 3 {
@@ -164,7 +164,7 @@ func TestSkippedAtLimit(t *testing.T) {
 		return nil
 	})
 	b.send(amqp.Publishing{Body: []byte("one"), MessageId: "one", Headers: amqp.Table{"mine": "kept", "backoff": int64(60), "count": int64(1)}})
-	eventually(t, "it has succeeded", func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == 5 })
+	testkit.Eventually(t, "it has succeeded", func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == 5 })
 	stop()
 	for _, text := range seen {
 		if text != seen[0] || text[:6] != "one 2 " {

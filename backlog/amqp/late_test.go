@@ -15,6 +15,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
 
 // After an end in the middle what nobody has taken is purged, nothing is dispatched for
@@ -29,7 +30,7 @@ func TestDispatchUnclean(t *testing.T) {
 	go first.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "killed-1"})
 	go first.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(2)), Status: "NEW", AttemptID: "killed-2"})
 	var out []amqp.Delivery
-	eventually(t, "two requests", func() bool {
+	testkit.Eventually(t, "two requests", func() bool {
 		if d, ok, err := w.ch.Get(workQueue(w.name), false); ok && err == nil {
 			out = append(out, d)
 		}
@@ -45,7 +46,7 @@ func TestDispatchUnclean(t *testing.T) {
 	var handled sync.Map
 	e := w.engine(d, nil)
 	began := time.Now()
-	eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	if n := w.ch.ready(workQueue(w.name)); n != 0 {
 		t.Errorf("%d requests are left", n)
 	}
@@ -67,7 +68,7 @@ func TestDispatchUnclean(t *testing.T) {
 		t.Errorf("dispatched after %v: %s", r.Duration, w.log.String())
 	}
 	done, _ := backlogID(q)
-	eventually(t, "the late outcome", func() bool { return w.row(done).Status == "SUCCESS" })
+	testkit.Eventually(t, "the late outcome", func() bool { return w.row(done).Status == "SUCCESS" })
 	if at, is := handled.Load(fmt.Sprint(done)); is {
 		t.Errorf("row %d was handled again at %v", done, at)
 	}
@@ -82,7 +83,7 @@ func TestDispatchUnclean(t *testing.T) {
 // takeRequest takes the next request as a worker that dies would.
 func (w *works) takeRequest() (q request) {
 	w.t.Helper()
-	eventually(w.t, "a request", func() bool {
+	testkit.Eventually(w.t, "a request", func() bool {
 		m, ok, err := w.ch.Get(workQueue(w.name), true)
 		return err == nil && ok && json.Unmarshal(m.Body, &q) == nil
 	})
@@ -131,9 +132,9 @@ func TestDispatchHeldBack(t *testing.T) {
 		defer close(over)
 		w.engine(d, nil).Pass(ctx, backlog.Pass{Tier: "1d", MaxAge: time.Hour})
 	}()
-	eventually(t, "it is held back", func() bool { return d.held() > 0 })
+	testkit.Eventually(t, "it is held back", func() bool { return d.held() > 0 })
 	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
-	eventually(t, "the outcome is settled", func() bool { return w.row(1).Status == "SUCCESS" })
+	testkit.Eventually(t, "the outcome is settled", func() bool { return w.row(1).Status == "SUCCESS" })
 	if d.held() < 20*time.Second || d.dispatched.Load() > 0 {
 		t.Errorf("%v are left, %d are dispatched", d.held(), d.dispatched.Load())
 	}
@@ -148,7 +149,7 @@ func TestDispatchGivesBack(t *testing.T) {
 	w := newWorks(t, 1)
 	q := w.killed()
 	d := w.daemon()
-	eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	d.mu.Lock()
 	d.hold = time.Now().Add(time.Hour)
 	d.mu.Unlock()
@@ -176,7 +177,7 @@ func TestDispatchLostLock(t *testing.T) {
 	w.takeRequest()
 	for range 2 {
 		d.lose()
-		eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+		testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	}
 	handle(d, "second")
 	if q := w.takeRequest(); q.AttemptID != "second" || d.held() > 0 {
@@ -184,14 +185,14 @@ func TestDispatchLostLock(t *testing.T) {
 	}
 	d.lose()
 	once := w.daemon()
-	eventually(t, "another process", func() bool { return once.Open(t.Context()) == nil })
+	testkit.Eventually(t, "another process", func() bool { return once.Open(t.Context()) == nil })
 	once.mu.Lock()
 	once.hold = time.Time{}
 	once.mu.Unlock()
 	handle(once, "of once")
 	w.takeRequest()
 	once.lose()
-	eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
+	testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	if d.held() < 59*time.Minute {
 		t.Errorf("it waits %v", d.held())
 	}
@@ -220,7 +221,7 @@ func TestDispatchLost(t *testing.T) {
 	go w.pass(e)
 	var q [2]request
 	for i := range q {
-		eventually(t, "a request", func() bool {
+		testkit.Eventually(t, "a request", func() bool {
 			m, ok, _ := w.ch.Get(workQueue(w.name), true) // and dies
 			return ok && json.Unmarshal(m.Body, &q[i]) == nil
 		})
@@ -229,7 +230,7 @@ func TestDispatchLost(t *testing.T) {
 	if err := d.Handle(t.Context(), rec); !errors.Is(err, errOut) {
 		t.Errorf("a second attempt beside one that is out: %v", err)
 	}
-	eventually(t, "both are lost", func() bool {
+	testkit.Eventually(t, "both are lost", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.waiting) == 0
@@ -240,8 +241,8 @@ func TestDispatchLost(t *testing.T) {
 	first, _ := backlogID(q[0])
 	w.answer(outcome{AttemptID: q[0].AttemptID, Outcome: "error", Error: "late", Ticket: q[0].Ticket})
 	w.answer(outcome{AttemptID: q[0].AttemptID, Outcome: "success", Ticket: q[0].Ticket}) // twice, and other
-	eventually(t, "the late outcome", func() bool { e.Collect(t.Context()); return w.row(first).Status == "ERROR" })
-	eventually(t, "the log of both", func() bool {
+	testkit.Eventually(t, "the late outcome", func() bool { e.Collect(t.Context()); return w.row(first).Status == "ERROR" })
+	testkit.Eventually(t, "the log of both", func() bool {
 		e.Collect(t.Context())
 		return strings.Count(w.log.String(), "an outcome came late") == 2
 	})
@@ -300,7 +301,7 @@ func TestDispatchTwice(t *testing.T) {
 			again(2)
 			dropped := func(e *backlog.Engine, n int) {
 				t.Helper()
-				eventually(t, "the log of the others", func() bool {
+				testkit.Eventually(t, "the log of the others", func() bool {
 					e.Collect(t.Context())
 					return strings.Count(w.log.String(), "an outcome came late") == n
 				})
@@ -339,7 +340,7 @@ func TestDispatchTwiceUncounted(t *testing.T) {
 	for range 4 {
 		w.answer(outcome{AttemptID: "a", Outcome: "error", Ticket: k.sign(secret)})
 	}
-	eventually(t, "the log of all", func() bool {
+	testkit.Eventually(t, "the log of all", func() bool {
 		e.Collect(t.Context())
 		return strings.Count(w.log.String(), "an outcome came late") == 4
 	})
@@ -372,14 +373,14 @@ func TestDispatchAcknowledges(t *testing.T) {
 	e := w.engine(d, nil)
 	e.Store = s
 	go w.pass(e)
-	eventually(t, "the queues", func() bool { return w.has(outcomeQueue(w.name)) })
+	testkit.Eventually(t, "the queues", func() bool { return w.has(outcomeQueue(w.name)) })
 	w.work(1, nothing)
 	<-s.asked
 	d.link.current().cut() // the daemon dies here
 	<-d.link.current().gone
-	eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
+	testkit.Eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
 	close(s.go_)
-	eventually(t, "it comes again, and is late", func() bool {
+	testkit.Eventually(t, "it comes again, and is late", func() bool {
 		e.Collect(t.Context())
 		return strings.Contains(w.log.String(), "an outcome came late")
 	})

@@ -124,16 +124,7 @@ func (b *broker) ready(queue string) int {
 // waitReady waits until the queue has so many messages.
 func (b *broker) waitReady(queue string, n int) {
 	b.t.Helper()
-	eventually(b.t, fmt.Sprintf("%d messages in %s", n, queue), func() bool { return b.ready(queue) == n })
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("never: ", what)
-		}
-	}
+	testkit.Eventually(b.t, fmt.Sprintf("%d messages in %s", n, queue), func() bool { return b.ready(queue) == n })
 }
 
 // source returns one that is open.
@@ -366,7 +357,7 @@ func TestOutcomes(t *testing.T) {
 	testkit.Equal(t, "error", f.Error, "reject")
 	testkit.Equal(t, "message", f.Message, "no such city")
 	testkit.Equal(t, "attempts", f.Attempts, 1)
-	eventually(t, "all handled", func() bool { mu.Lock(); defer mu.Unlock(); return seen["skip"] == 2 && seen["fine"] == 3 })
+	testkit.Eventually(t, "all handled", func() bool { mu.Lock(); defer mu.Unlock(); return seen["skip"] == 2 && seen["fine"] == 3 })
 	r := stop()
 	c.Close()
 	testkit.Equal(t, "succeeded", r.Succeeded, 4)
@@ -473,7 +464,7 @@ func TestPause(t *testing.T) {
 	}
 	id := b.receive(s.Queue).MessageId // somebody else takes one
 	handled.Store(id, true)
-	eventually(t, "all messages", func() bool {
+	testkit.Eventually(t, "all messages", func() bool {
 		n := 0
 		handled.Range(func(any, any) bool { n++; return true })
 		return n == 300

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"backlog/internal/testkit"
 )
 
 // A message that filled its frame comes again with what the broker adds: it is taken, also
@@ -20,12 +22,12 @@ func TestLargerThanFrame(t *testing.T) {
 	for i := range 3 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "sick ", i), Headers: filled(131_060)})
 	}
-	eventually(t, "all wait", func() bool { n, others := c.waiting(); return n == 3 && others == 0 })
+	testkit.Eventually(t, "all wait", func() bool { n, others := c.waiting(); return n == 3 && others == 0 })
 	c.lose(t)
 	for i := range 9 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
 	}
-	eventually(t, "the others are done", func() bool { n, others := c.waiting(); return n == 3 && others == 0 && v.count() == 12 })
+	testkit.Eventually(t, "the others are done", func() bool { n, others := c.waiting(); return n == 3 && others == 0 && v.count() == 12 })
 	stop()
 	v.once(t, 12)
 	if p := c.link.current(); p.conns[0].Config.FrameSize != 131_072 || p.conns[1].Config.FrameSize != 0 {

@@ -88,7 +88,7 @@ func TestWorkerStop(t *testing.T) {
 	d.Lease, d.Timeout = 5*time.Second, 5*time.Second
 	report := make(chan backlog.Report)
 	go func() { report <- w.pass(w.engine(d, nil)) }()
-	eventually(t, "six requests", func() bool { return w.has(workQueue(w.name)) && w.ch.ready(workQueue(w.name)) == 6 })
+	testkit.Eventually(t, "six requests", func() bool { return w.has(workQueue(w.name)) && w.ch.ready(workQueue(w.name)) == 6 })
 	finish, began := make(chan struct{}), make(chan struct{}, 6)
 	_, stop := w.work(2, func(context.Context, *backlog.Record) error {
 		began <- struct{}{}
@@ -191,9 +191,9 @@ func TestWorkerRefused(t *testing.T) {
 	}
 	w.work(1, nothing)
 	go e.Pass(t.Context(), backlog.Pass{Tier: "1d", MaxAge: time.Hour})
-	eventually(t, "the log says why", func() bool {
+	testkit.Eventually(t, "the log says why", func() bool {
 		return strings.Contains(w.log.String(), "queue "+outcomeQueue(w.name)+": the broker has refused it, as by a queue that is full")
 	})
 	w.ch.QueueDelete(outcomeQueue(w.name), false, false, false)
-	eventually(t, "its row", func() bool { e.Collect(t.Context()); return w.row(1).Status == "SUCCESS" })
+	testkit.Eventually(t, "its row", func() bool { e.Collect(t.Context()); return w.row(1).Status == "SUCCESS" })
 }

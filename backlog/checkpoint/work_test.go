@@ -77,10 +77,7 @@ func TestReturn(t *testing.T) {
 		2 * time.Second: now.Add(10 * time.Minute),
 		time.Hour:       now.Truncate(time.Hour).Add(2 * time.Hour),
 	} {
-		s, err := tiers.New(tiers.Tier{Name: "1d", MaxAge: 24 * time.Hour, Every: every})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Schedule(t, tiers.Tier{Name: "1d", MaxAge: 24 * time.Hour, Every: every})
 		if got := checkpoint.Return(s, now); !got.Equal(want) {
 			t.Errorf("every %v: %v, want %v", every, got, want)
 		}

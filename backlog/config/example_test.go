@@ -139,6 +139,6 @@ func TestExampleFileLongForm(t *testing.T) {
 		b.WriteString(line)
 	}
 	testkit.Equal(t, "inserted", loadText(t, b.String()).Table.Inserted, mapping.Time{
-		Column: "date_inserted", As: "unix_ms", Zone: zone(t, "Europe/Berlin"), Null: "skip", Zero: "skip", Keep: true,
+		Column: "date_inserted", As: "unix_ms", Zone: testkit.Zone(t, "Europe/Berlin"), Null: "skip", Zero: "skip", Keep: true,
 	})
 }

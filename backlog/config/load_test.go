@@ -116,15 +116,6 @@ func given(words ...string) mapping.State {
 	return mapping.State{Values: vals(words...), Explicit: true}
 }
 
-func zone(t *testing.T, name string) *time.Location {
-	t.Helper()
-	loc, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loc
-}
-
 var (
 	now  = mapping.Value{Text: "now"}
 	null = mapping.Value{Null: true}
@@ -166,7 +157,7 @@ func TestEverything(t *testing.T) {
 	testkit.Equal(t, "table", columnsOf(c), mapping.Mapping{
 		Schema: "queue", Name: "Out Box", ID: []string{"tenant_id", "id"}, Status: "state",
 		Inserted: mapping.Time{
-			Column: "created", As: "text:20060102150405", Zone: zone(t, "Europe/Berlin"),
+			Column: "created", As: "text:20060102150405", Zone: testkit.Zone(t, "Europe/Berlin"),
 			Null: "newest", Zero: "skip", Keep: true,
 		},
 		Eligible: &mapping.Time{Column: "send_after", As: "julian"},
@@ -178,7 +169,7 @@ func TestEverything(t *testing.T) {
 			{Column: "updated_at", Value: now}, {Column: "touched", Value: mapping.Value{Text: "+1"}},
 			{Column: "note", Value: mapping.Value{Text: "+1", Quoted: true}}, {Column: "by", Value: null},
 		},
-		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"}, Zone: zone(t, "America/New_York"),
+		Attempts: "retries", LastError: "error", Columns: []string{"payload", "to"}, Zone: testkit.Zone(t, "America/New_York"),
 	})
 	paused := mapping.Condition{Column: "paused", Values: vals("0", "false")}
 	testkit.Equal(t, "statuses", statesOf(c), states{
@@ -202,7 +193,7 @@ func TestEverything(t *testing.T) {
 	testkit.Equal(t, "abort_after", c.AbortAfter, 20)
 	testkit.Equal(t, "rate", c.Rate, 1.5)
 	testkit.Equal(t, "policy", c.Policy, config.Policy{Name: "progressive"})
-	testkit.Equal(t, "timezone", c.Timezone, zone(t, "America/New_York"))
+	testkit.Equal(t, "timezone", c.Timezone, testkit.Zone(t, "America/New_York"))
 	testkit.Equal(t, "state", c.State, "/var/lib/backlog.json")
 	testkit.Equal(t, "shutdown_timeout", c.ShutdownTimeout, time.Duration(0))
 	testkit.Equal(t, "log", c.Log, config.Log{Level: slog.LevelDebug, Format: "json"})
@@ -211,8 +202,8 @@ func TestEverything(t *testing.T) {
 	testkit.Equal(t, "name", list[0].Name, "young")
 	testkit.Equal(t, "offset", list[0].Offset, 30*time.Second)
 	testkit.Equal(t, "cron", list[1].Cron, "0 3 * * *")
-	testkit.Equal(t, "the file's timezone", list[1].Location, zone(t, "America/New_York"))
-	testkit.Equal(t, "the tier's timezone", list[2].Location, zone(t, "Asia/Tokyo"))
+	testkit.Equal(t, "the file's timezone", list[1].Location, testkit.Zone(t, "America/New_York"))
+	testkit.Equal(t, "the tier's timezone", list[2].Location, testkit.Zone(t, "Asia/Tokyo"))
 }
 
 // TestWild reads the mappings of tables of well-known programs.
@@ -238,7 +229,7 @@ func TestWild(t *testing.T) {
 		c := mustLoad(t, "ok-frappe.yaml")
 		testkit.Equal(t, "name", c.Table.Name, "tabEmail Queue")
 		testkit.Equal(t, "id", c.Table.ID, []string{"name"})
-		testkit.Equal(t, "zone", c.Table.Inserted.Zone, zone(t, "Asia/Kolkata"))
+		testkit.Equal(t, "zone", c.Table.Inserted.Zone, testkit.Zone(t, "Asia/Kolkata"))
 		testkit.Equal(t, "new", c.Table.New.Values, []mapping.Value{{Text: "Not Sent", Quoted: true}})
 	})
 	t.Run("post office", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/daemon"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -68,21 +69,13 @@ func (b *bench) wantStory(want ...string) {
 
 func schedule(t *testing.T) *tiers.Schedule {
 	t.Helper()
-	s, err := tiers.New(tiers.Tier{MaxAge: 2 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
 }
 
 // widest returns a schedule of one tier.
 func widest(t *testing.T) *tiers.Schedule {
 	t.Helper()
-	s, err := tiers.New(tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Schedule(t, tiers.Tier{MaxAge: 24 * time.Hour, Every: time.Hour})
 }
 
 // daemon returns a daemon on the session, nil for one of its own, whose passes have nothing to do.

@@ -25,15 +25,11 @@ var explained = time.Date(2026, 1, 5, 11, 59, 0, 0, time.UTC)
 
 func explainedSchedule(t testing.TB) *tiers.Schedule {
 	t.Helper()
-	s, err := tiers.New(
+	return testkit.Schedule(t,
 		tiers.Tier{MaxAge: 2 * time.Hour, Every: 30 * time.Minute},
 		tiers.Tier{MaxAge: day, Every: time.Hour, Name: "day"},
 		tiers.Tier{MaxAge: 2 * day, Cron: "20 3,17 * * *", Location: time.FixedZone("", 3600)}, // 02:20 and 16:20 in UTC
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // doubling waits a minute, then two, four, and so on.
@@ -276,10 +272,7 @@ func handsOut(t *rapid.T, s backlog.Store, policy *backlog.Policy, p backlog.Pas
 
 // Why a record died is said only where its row tells.
 func TestDied(t *testing.T) {
-	schedule, err := tiers.New(tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	schedule := testkit.Schedule(t, tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	policy := &backlog.Policy{Name: "list", Retries: 3, Wait: func(int) (least, most time.Duration) { return time.Hour, time.Hour }}
 	born := now.Add(-10 * 24 * time.Hour)

@@ -17,6 +17,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/metrics"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -44,11 +45,7 @@ var everything = metrics.Options{Table: true}
 
 func schedule(t testing.TB, list ...tiers.Tier) []tiers.Tier {
 	t.Helper()
-	s, err := tiers.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Tiers()
+	return testkit.Schedule(t, list...).Tiers()
 }
 
 const day = 24 * time.Hour

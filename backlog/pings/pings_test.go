@@ -18,6 +18,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/pings"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -89,12 +90,8 @@ func (p *pinger) configure(address string, change func(*pings.Settings)) {
 }
 
 func schedule(t *testing.T) []tiers.Tier {
-	s, err := tiers.New(tiers.Tier{Name: "10s", MaxAge: time.Hour, Every: 10 * time.Second},
-		tiers.Tier{Name: "1d", MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{Name: "7d", MaxAge: 7 * 24 * time.Hour, Cron: "0 * * * *"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Tiers()
+	return testkit.Schedule(t, tiers.Tier{Name: "10s", MaxAge: time.Hour, Every: 10 * time.Second},
+		tiers.Tier{Name: "1d", MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{Name: "7d", MaxAge: 7 * 24 * time.Hour, Cron: "0 * * * *"}).Tiers()
 }
 
 // end closes the pings and returns what the service has heard.

@@ -2,7 +2,6 @@ package reader
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,10 +40,7 @@ func sqliteName() string {
 func readerOf(t *testing.T, yaml string, statements ...string) (r *Reader, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "shop.db")
-	d, err := sql.Open(sqliteName(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.OpenPool(t, sqliteName(), file)
 	defer d.Close()
 	const create = `CREATE TABLE orders (id integer PRIMARY KEY, status text NOT NULL, date_inserted text NOT NULL, subject text, last_error text)`
 	for _, s := range append([]string{create}, statements...) {
@@ -64,7 +60,7 @@ func readerOf(t *testing.T, yaml string, statements ...string) (r *Reader, file 
 func settingsOf(t *testing.T, text string) *Settings {
 	t.Helper()
 	known := config.Known{
-		Handlers: []config.Settings{{Name: "exec", New: func() any { return exec.NewSettings() }}},
+		Handlers:  []config.Settings{{Name: "exec", New: func() any { return exec.NewSettings() }}},
 		Observers: []config.Settings{{Name: "web", New: func() any { return web.NewSettings() }}},
 	}
 	for _, name := range retry.Names() {
@@ -123,11 +119,7 @@ func TestReaderCauses(t *testing.T) {
 	testkit.Equal(t, "all of them were read", rows.Complete, true)
 	testkit.Equal(t, "the cause", rows.Causes[0].Error, "no such user #")
 	testkit.Equal(t, "records of the cause", rows.Causes[0].Records, 2)
-	db, err := sql.Open(sqliteName(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.OpenPool(t, sqliteName(), file)
 	if _, err := db.Exec("ALTER TABLE orders DROP COLUMN last_error; DELETE FROM orders WHERE id = 1; ALTER TABLE orders ADD COLUMN last_error text AS (abs(-9223372036854775807 - 1))"); err != nil {
 		t.Fatal(err)
 	}

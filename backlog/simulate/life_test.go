@@ -11,18 +11,11 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
 const day = 24 * time.Hour
-
-func schedule(t interface{ Fatal(...any) }, list ...tiers.Tier) *tiers.Schedule {
-	s, err := tiers.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 var ladder = []tiers.Tier{
 	{MaxAge: day, Every: 5 * time.Minute}, {MaxAge: 7 * day, Every: time.Hour}, {MaxAge: 14 * day, Every: 12 * time.Hour},
@@ -68,7 +61,7 @@ func TestLife(t *testing.T) {
 		{"given up", []tiers.Tier{{MaxAge: time.Hour, Every: time.Minute}, {MaxAge: day, Every: time.Hour}}, minutes(2), monday, []int{3, 0}, monday.Add(time.Minute), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := schedule(t, c.tiers...)
+			s := testkit.Schedule(t, c.tiers...)
 			l := simulate.LifeOf(t.Context(), s, c.policy, c.inserted, rand.Float64)
 			total := 0
 			for _, n := range c.want {
@@ -101,7 +94,7 @@ func TestLifeIsThatOfTheTicks(t *testing.T) {
 			offset := rapid.IntRange(0, every-1).Draw(t, "offset")
 			list = append(list, tiers.Tier{MaxAge: age, Every: time.Duration(every) * time.Second, Offset: time.Duration(offset) * time.Second})
 		}
-		s := schedule(t, list...)
+		s := testkit.Schedule(t, list...)
 		inserted := time.Unix(1_767_571_200, int64(rapid.IntRange(0, 999).Draw(t, "ms"))*1e6).UTC()
 		var p *backlog.Policy
 		if rapid.Bool().Draw(t, "policy") {
@@ -135,7 +128,7 @@ func TestLifeIsThatOfTheTicks(t *testing.T) {
 func TestLifeEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if l := simulate.LifeOf(ctx, schedule(t, ladder...), nil, time.Unix(0, 0), rand.Float64); l.Total != 0 {
+	if l := simulate.LifeOf(ctx, testkit.Schedule(t, ladder...), nil, time.Unix(0, 0), rand.Float64); l.Total != 0 {
 		t.Errorf("%d attempts after the end", l.Total)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -103,9 +104,9 @@ func TestRunIsTheNaiveWalk(t *testing.T) {
 		return time.Duration(n) * time.Minute, 3 * time.Duration(n) * time.Minute
 	}
 	schedules := map[string]*tiers.Schedule{
-		"two tiers": schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: day, Every: time.Hour}),
-		"crossing":  schedule(t, tiers.Tier{MaxAge: time.Hour, Every: 7 * time.Minute, Offset: time.Minute}, tiers.Tier{MaxAge: 30 * time.Hour, Cron: "*/25 3-20 * * *"}),
-		"one":       schedule(t, tiers.Tier{MaxAge: 3 * time.Hour, Every: 20 * time.Minute}),
+		"two tiers": testkit.Schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: day, Every: time.Hour}),
+		"crossing":  testkit.Schedule(t, tiers.Tier{MaxAge: time.Hour, Every: 7 * time.Minute, Offset: time.Minute}, tiers.Tier{MaxAge: 30 * time.Hour, Cron: "*/25 3-20 * * *"}),
+		"one":       testkit.Schedule(t, tiers.Tier{MaxAge: 3 * time.Hour, Every: 20 * time.Minute}),
 	}
 	for name, s := range schedules {
 		for pname, p := range map[string]*backlog.Policy{"progressive": nil, "counted": minutes(-1), "given up": minutes(3), "planned": jitter} {
@@ -125,7 +126,7 @@ func TestRunIsTheNaiveWalk(t *testing.T) {
 // Records of every kind, as a table has them.
 func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
 	from := time.Date(2026, 1, 5, 7, 3, 0, 0, time.UTC)
-	s := schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: day, Every: time.Hour})
+	s := testkit.Schedule(t, tiers.Tier{MaxAge: 2 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: day, Every: time.Hour})
 	random := rand.New(rand.NewPCG(1, 2))
 	near := func(most time.Duration) time.Time {
 		return from.Add(time.Duration(random.Int64N(int64(2*most))) - most).Truncate(time.Millisecond)
@@ -197,7 +198,7 @@ func same(t *testing.T, got, want *simulate.Report) {
 // records.
 func BenchmarkRun(b *testing.B) {
 	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
-	o := simulate.Options{Schedule: schedule(b, ladder...), Bucket: day}
+	o := simulate.Options{Schedule: testkit.Schedule(b, ladder...), Bucket: day}
 	rate := func(f func(*simulate.Workload) int, w *simulate.Workload) float64 {
 		start := time.Now()
 		n := f(w)

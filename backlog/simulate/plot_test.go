@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
 func TestPlot(t *testing.T) {
 	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	w := &simulate.Workload{From: from, To: from.Add(2 * day), PerHour: 10, Success: 1, Outages: []simulate.Outage{{From: from.Add(time.Hour), To: from.Add(3 * time.Hour)}}}
-	s := schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute})
+	s := testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute})
 	var curves []simulate.Result
 	for _, name := range []string{"progressive", "a <name> & more"} {
 		r, _ := simulate.Run(t.Context(), w, simulate.Options{Schedule: s, Bucket: time.Hour})

@@ -6,13 +6,14 @@ import (
 
 	"backlog/backlog/memory"
 	"backlog/backlog/simulate"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
 // However a workload is gone through, progress grows, is told now and then and
 // comes near the end.
 func TestProgress(t *testing.T) {
-	s := schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute})
+	s := testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute})
 	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name   string

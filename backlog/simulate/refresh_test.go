@@ -133,10 +133,7 @@ func refreshOf(t *testing.T, g golden, n int) []simulate.RefreshAttempt {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := tiers.New(tiers.Tier{MaxAge: hour, Every: g.every})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Schedule(t, tiers.Tier{MaxAge: hour, Every: g.every})
 	from, err := time.Parse(time.DateTime, "2026-01-05 "+g.from)
 	if err != nil {
 		t.Fatal(err)

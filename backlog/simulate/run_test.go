@@ -20,7 +20,7 @@ func TestRunAdds(t *testing.T) {
 				From: from, To: from.Add(10 * day), PerHour: 60, Poison: 0.02, Success: 0.9, Seed: 7,
 				Outages: []simulate.Outage{{From: from.Add(30 * time.Hour), To: from.Add(32 * time.Hour)}},
 			}
-			o := simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 4 * day, Every: time.Hour}), Policy: p, Bucket: time.Hour}
+			o := simulate.Options{Schedule: testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 4 * day, Every: time.Hour}), Policy: p, Bucket: time.Hour}
 			r, err := simulate.Run(t.Context(), w, o)
 			if err != nil || r.Records != r.Succeeded+r.Dead+r.Pending {
 				t.Errorf("%v: %+v", err, r)
@@ -53,7 +53,7 @@ func TestRunCountsWhatWaits(t *testing.T) {
 		From: from, To: from.Add(4 * time.Hour), PerHour: 60, Regular: true, Success: 1,
 		Outages: []simulate.Outage{{From: from.Add(65 * time.Minute), To: from.Add(95 * time.Minute)}},
 	}
-	hourly := schedule(t, tiers.Tier{MaxAge: day, Every: time.Hour})
+	hourly := testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: time.Hour})
 	for name, o := range map[string]simulate.Options{
 		"counted": {}, "gone through": {MaxRecords: 1_000_000, NewTable: inMemoryWith(nil)},
 	} {
@@ -72,7 +72,7 @@ func TestRunCountsWhatWaits(t *testing.T) {
 		}
 	}
 	once := minutes(0)
-	o := simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: day, Every: time.Minute}), Policy: once, Bucket: time.Hour}
+	o := simulate.Options{Schedule: testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: time.Minute}), Policy: once, Bucket: time.Hour}
 	if r, err := simulate.Run(t.Context(), w, o); err != nil || r.Lost != 30 || r.Dead != 30 {
 		t.Errorf("%v: %d of %d dead are lost by the outage", err, r.Lost, r.Dead)
 	}
@@ -84,7 +84,7 @@ func TestRunStops(t *testing.T) {
 	w := &simulate.Workload{From: from, To: from.Add(50 * 365 * day), PerHour: 0.001, Success: 0.5, Outages: []simulate.Outage{{From: from, To: from.Add(50 * 365 * day)}}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	r, err := simulate.Run(ctx, w, simulate.Options{Schedule: schedule(t, tiers.Tier{MaxAge: 20_000 * day, Every: time.Second}), Bucket: day})
+	r, err := simulate.Run(ctx, w, simulate.Options{Schedule: testkit.Schedule(t, tiers.Tier{MaxAge: 20_000 * day, Every: time.Second}), Bucket: day})
 	if err == nil || r.Complete {
 		t.Errorf("%v, %+v", err, r.Attempts)
 	}

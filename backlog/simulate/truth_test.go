@@ -23,6 +23,7 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/doctor"
 	"backlog/backlog/table/sqlite"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -98,7 +99,7 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 			if c.tiers > 0 {
 				list = list[:c.tiers]
 			}
-			s := schedule(t, list...)
+			s := testkit.Schedule(t, list...)
 			synctest.Test(t, func(t *testing.T) {
 				from := time.Now()
 				w := &simulate.Workload{From: from, To: from.Add(21 * time.Hour), Success: 0.4, Outages: []simulate.Outage{{From: from.Add(2 * time.Hour), To: from.Add(5 * time.Hour)}}}

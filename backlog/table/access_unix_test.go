@@ -14,6 +14,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // TestRights looks at files as a user who may not read or write them: in a
@@ -92,7 +93,7 @@ func testRights(t *testing.T, dir string) {
 				t.Errorf("%s: %s: got %s, want no error", x.folder, what, got)
 			case want != "" && !errors.As(err, new(*table.Problem)):
 				t.Errorf("%s: %s: got %s, want a Problem", x.folder, what, got)
-			case want != "" && !matches(got, want):
+			case want != "" && !testkit.Matches(got, want):
 				t.Errorf("%s: %s:\n got %s\nwant %s", x.folder, what, got, want)
 			}
 			return err == nil

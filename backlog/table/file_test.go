@@ -170,7 +170,7 @@ func (f *file) wantRefused(m mapping.Mapping, want string) {
 	}
 	if p := (*table.Problem)(nil); !errors.As(err, &p) {
 		f.Errorf("got error %v, want a Problem: %s", err, want)
-	} else if got := strings.ReplaceAll(err.Error(), f.path, "FILE"); !matches(got, want) {
+	} else if got := strings.ReplaceAll(err.Error(), f.path, "FILE"); !testkit.Matches(got, want) {
 		f.Errorf("refused for another reason\n got %s\nwant %s", got, want)
 	} else if p.Hint == "" {
 		f.Errorf("refused without a cure: %s", got)
@@ -203,22 +203,6 @@ func (f *file) content() []string {
 	return all
 }
 
-// matches reports whether s is the pattern, in which … stands for anything.
-func matches(s, pattern string) bool {
-	parts := strings.Split(pattern, "…")
-	rest, ok := strings.CutPrefix(s, parts[0])
-	for _, p := range parts[1:] {
-		if !ok {
-			return false
-		}
-		if p == "" {
-			return true
-		}
-		_, rest, ok = strings.Cut(rest, p)
-	}
-	return ok && rest == ""
-}
-
 // within is a pattern of every text that has s in it; of an empty one it is empty.
 func within(s string) string {
 	if s == "" {
@@ -244,7 +228,7 @@ func wantProblemLike(t testing.TB, what string, err error, pattern string) {
 	if !errors.As(err, new(*table.Problem)) {
 		t.Errorf("%s: got a %T, want a Problem: %v", what, err, err)
 	}
-	if !matches(err.Error(), pattern) {
+	if !testkit.Matches(err.Error(), pattern) {
 		t.Errorf("%s:\n got %v\nwant %s", what, err, pattern)
 	}
 }

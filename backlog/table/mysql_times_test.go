@@ -56,7 +56,7 @@ func TestMySQLTimes(t *testing.T) {
 			m := plainMapping()
 			m.Inserted.As, m.Dead = w.as, is(text("DEAD"))
 			if w.zone != "" {
-				m.Zone = mustZone(t, w.zone)
+				m.Zone = testkit.Zone(t, w.zone)
 			}
 			m.Touch = []mapping.Assignment{set("touched", text("now"))}
 			_, s := mysqlStore(t, rawURL, m)
@@ -94,22 +94,13 @@ func TestMySQLTimes(t *testing.T) {
 	}
 }
 
-func mustZone(t *testing.T, name string) *time.Location {
-	t.Helper()
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return zone
-}
-
 // TestMySQLClockChanges: around the hours in which a zone's clock is changed a
 // pass takes exactly the rows that are not too old. Of a time that the clock
 // shows twice only a TIMESTAMP can tell which of the two it is; others are taken
 // for the later one.
 func TestMySQLClockChanges(t *testing.T) {
 	const quarter = 15 * time.Minute
-	berlin := mustZone(t, "Europe/Berlin")
+	berlin := testkit.Zone(t, "Europe/Berlin")
 	for _, x := range []struct {
 		decl   string
 		moment bool

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // An error's text may have characters that its column does not take, or more
@@ -54,10 +55,7 @@ func TestNotesThatDoNotFit(t *testing.T) {
 			}
 		})
 		u.Path, u.RawQuery = "/"+name, ""
-		plain, err := sql.Open("pgx", u.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := testkit.OpenPool(t, "pgx", u.String())
 		defer plain.Close()
 		if _, err := plain.Exec(`CREATE TABLE "BACKLOG" (id int PRIMARY KEY, status text NOT NULL, date_inserted timestamptz NOT NULL, last_error text)`); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/mysql"
 	"backlog/backlog/table/postgres"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -123,13 +124,13 @@ func TestOpenDBOfServersRefuses(t *testing.T) {
 		_, address := k.db.open(t)
 		for _, x := range list {
 			_, err := table.OpenDB(t.Context(), k.own(t, address, x[0]), k.dialect, mapping.Mapping{Name: "orders"}, noon)
-			if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), x[1]) {
+			if p := (*table.Problem)(nil); !errors.As(err, &p) || !testkit.Matches(err.Error(), x[1]) {
 				t.Errorf("%s: got %v\nwant %s", x[0], err, x[1])
 			}
 		}
 	}
 	_, err := table.OpenDB(t.Context(), sql.OpenDB(stranger{}), postgres.Dialect, mapping.Mapping{Name: "orders"}, noon)
-	if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), "the pool's driver is that of table_test.strangeConn, not …; open it by …") {
+	if p := (*table.Problem)(nil); !errors.As(err, &p) || !testkit.Matches(err.Error(), "the pool's driver is that of table_test.strangeConn, not …; open it by …") {
 		t.Errorf("another driver: got %v", err)
 	}
 	_, err = table.OpenDB(t.Context(), ownPool(t, "pgx", "postgres://me:s3cret@127.0.0.1:1/x", 0), postgres.Dialect, mapping.Mapping{Name: "orders"}, noon)

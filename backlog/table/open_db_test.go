@@ -16,16 +16,13 @@ import (
 	"backlog/backlog/storetest"
 	"backlog/backlog/table"
 	"backlog/backlog/table/sqlite"
+	"backlog/internal/testkit"
 )
 
 // ownPool opens the database as a program does that has never heard of us.
 func ownPool(tb testing.TB, driver, dsn string, connections int) *sql.DB {
 	tb.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { db.Close() })
+	db := testkit.OpenPool(tb, driver, dsn)
 	db.SetMaxOpenConns(connections)
 	return db
 }
@@ -199,7 +196,7 @@ func TestOpenDBRefuses(t *testing.T) {
 			"the database … cannot be written to: …; give this user the right to write the file, and to create others in its folder"},
 	} {
 		_, err := table.OpenDB(t.Context(), x.pool, sqlite.Dialect, x.m, noon)
-		if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), x.want) {
+		if p := (*table.Problem)(nil); !errors.As(err, &p) || !testkit.Matches(err.Error(), x.want) {
 			t.Errorf("%s: got %v\nwant %s", x.name, err, x.want)
 		}
 	}

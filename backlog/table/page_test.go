@@ -3,7 +3,6 @@ package table_test
 import (
 	"bufio"
 	"bytes"
-	"database/sql"
 	"go/format"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"backlog/internal/testkit"
 )
 
 var (
@@ -118,10 +119,7 @@ func TestProgramOfPage(t *testing.T) {
 // makeShop makes a database file.
 func makeShop(t *testing.T, path, schema string) {
 	t.Helper()
-	db, err := sql.Open(ownDriver, "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.OpenPool(t, ownDriver, "file:"+path)
 	defer db.Close()
 	if _, err := db.Exec(schema); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 // newPostgresDatabase is newPostgresSchema in a database of its own: what a transaction
@@ -42,12 +43,8 @@ func newPostgresDatabaseWith(t *testing.T, options string, create ...string) *po
 	q := u.Query()
 	q.Set("timezone", "UTC")
 	u.RawQuery = q.Encode()
-	plain, err := sql.Open("pgx", u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := testkit.OpenPool(t, "pgx", u.String())
 	plain.SetMaxOpenConns(1) // whose counts of what it has read are asked for
-	t.Cleanup(func() { plain.Close() })
 	s := &postgresSchema{t, plain, u.String()}
 	s.exec(create...)
 	return s

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog/storetest"
+	"backlog/internal/testkit"
 	"backlog/internal/testserver"
 )
 
@@ -34,7 +35,7 @@ func openPostgres(t testing.TB, parameters ...string) (plain *sql.DB, address st
 	u.RawQuery = query.Encode()
 	own := *u
 	own.RawQuery = url.Values{"search_path": query["search_path"], "synchronous_commit": {"off"}, "timezone": {"UTC"}}.Encode()
-	return testserver.Open(t, "pgx", own.String()), u.String()
+	return testkit.OpenPool(t, "pgx", own.String()), u.String()
 }
 
 // onPostgres is a schema of the server.

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/sqlite"
+	"backlog/internal/testkit"
 )
 
 // ownDriver is the name under which the driver of this package is registered.
@@ -111,7 +112,7 @@ func TestOpenRefuses(t *testing.T) {
 			"table orders: column date_inserted: …"},
 	} {
 		_, err := openFile(t, newFile(t, x.script), x.m)
-		if p := (*table.Problem)(nil); !errors.As(err, &p) || !matches(err.Error(), x.want) {
+		if p := (*table.Problem)(nil); !errors.As(err, &p) || !testkit.Matches(err.Error(), x.want) {
 			t.Errorf("%s: got %v\nwant %s", x.name, err, x.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"backlog/backlog/mapping"
 	"backlog/backlog/table"
 	"backlog/backlog/table/work"
+	"backlog/internal/testkit"
 )
 
 func TestNewWorkRefuses(t *testing.T) {
@@ -40,7 +41,7 @@ func TestNewWorkRefuses(t *testing.T) {
 		{"('a')", "handler.sql: statement 2, ('a'), does not work on rows; …"},
 	} {
 		w, err := work.New(s, []string{"DELETE FROM stock WHERE item = :item OR n = :Id", c.statement}, false)
-		if p := (*table.Problem)(nil); w != nil || !errors.As(err, &p) || !matches(err.Error(), c.want) {
+		if p := (*table.Problem)(nil); w != nil || !errors.As(err, &p) || !testkit.Matches(err.Error(), c.want) {
 			t.Errorf("%s\n got %v\nwant %s", c.statement, err, c.want)
 		}
 	}
@@ -149,10 +150,10 @@ statement 2:
 			"statement 1: …UNIQUE constraint failed…", "statement 1: …UNIQUE constraint failed…"},
 	} {
 		sent, got, err := rehearse(&records[c.record], strings.Split(c.statement, ";; ")...)
-		if sent != c.sent || !matches(got, c.got) {
+		if sent != c.sent || !testkit.Matches(got, c.got) {
 			t.Errorf("%s:\nsent %s\nwant %s\ngot %s\nwant %s", c.statement, sent, c.sent, got, c.got)
 		}
-		if (err == nil) != (c.err == "") || err != nil && !matches(err.Error(), c.err) {
+		if (err == nil) != (c.err == "") || err != nil && !testkit.Matches(err.Error(), c.err) {
 			t.Errorf("%s: got the error %v, want %s", c.statement, err, c.err)
 		}
 		if after := f.content(); strings.Join(after, "\n") != strings.Join(before, "\n") {

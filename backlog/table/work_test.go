@@ -84,7 +84,7 @@ func TestWorkUndone(t *testing.T) {
 			records := lane(t, s, backlog.Fresh)
 			before := f.content()
 			err := do(w, records[0])
-			if err == nil || !matches(err.Error(), c.want) {
+			if err == nil || !testkit.Matches(err.Error(), c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 			testkit.Equal(t, "outcome", backlog.OutcomeOf(err), backlog.Errored)
@@ -112,7 +112,7 @@ func TestWorkLosesATable(t *testing.T) {
 	records := lane(t, s, backlog.Fresh)
 	r, err := (&backlog.Engine{Store: s, Handler: w}).Pass(context.Background(), backlog.Pass{MaxAge: ages, Now: noon})
 	want := "the handler cannot be started: handler.sql: statement 2 is not understood by the database: …no such table: nowhere…; correct it, or create what it names"
-	if err == nil || !matches(err.Error(), want) {
+	if err == nil || !testkit.Matches(err.Error(), want) {
 		t.Errorf("the pass: got %v, want %s", err, want)
 	}
 	testkit.Equal(t, "failed", r.Failed, 0)
@@ -122,7 +122,7 @@ func TestWorkLosesATable(t *testing.T) {
 		t.Error(err)
 	}
 	f.exec("DROP TABLE nowhere")
-	if err := do(w, records[1]); err == nil || !matches(err.Error(), "statement 2: …no such table: …nowhere…") || backlog.OutcomeOf(err) != backlog.Errored {
+	if err := do(w, records[1]); err == nil || !testkit.Matches(err.Error(), "statement 2: …no such table: …nowhere…") || backlog.OutcomeOf(err) != backlog.Errored {
 		t.Errorf("got %v", err)
 	}
 	f.wantRows("SELECT id FROM shipped", "1")

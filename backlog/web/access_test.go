@@ -214,7 +214,7 @@ func TestSessions(t *testing.T) {
 	s := web.NewSettings()
 	s.Hosts = []string{"other.example"}
 	full := t.TempDir()
-	write(t, full+"/web.token", fullToken)
+	testkit.WriteFile(t, full+"/web.token", fullToken)
 	tokens, err := s.ReadTokens(full, full)
 	if err != nil {
 		t.Fatal(err)
@@ -318,21 +318,14 @@ func TestTokens(t *testing.T) {
 		t.Error("the token was made anew")
 	}
 	s.TokenFile = "short"
-	write(t, filepath.Join(dir, "short"), strings.Repeat("x", 31))
+	testkit.WriteFile(t, filepath.Join(dir, "short"), strings.Repeat("x", 31))
 	if _, err := s.ReadTokens(dir, dir); err == nil || strings.Contains(err.Error(), "xxx") {
 		t.Errorf("a short token: %v", err)
 	}
 	s.TokenFile, s.ReadTokenFile = "same", "same"
-	write(t, filepath.Join(dir, "same"), strings.Repeat("x", 32))
+	testkit.WriteFile(t, filepath.Join(dir, "same"), strings.Repeat("x", 32))
 	if _, err := s.ReadTokens(dir, dir); err == nil {
 		t.Error("both tokens are the same")
-	}
-}
-
-func write(t testing.TB, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -342,9 +335,9 @@ func TestTokenFiles(t *testing.T) {
 	if err := syscall.Mkfifo(dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir+"/short", "secret")
-	write(t, dir+"/long", strings.Repeat("x", 5000))
-	write(t, dir+"/lines", fullToken+"\n"+fullToken)
+	testkit.WriteFile(t, dir+"/short", "secret")
+	testkit.WriteFile(t, dir+"/long", strings.Repeat("x", 5000))
+	testkit.WriteFile(t, dir+"/lines", fullToken+"\n"+fullToken)
 	for _, name := range []string{"fifo", "short", "long", "lines", "."} {
 		s := web.NewSettings()
 		s.TokenFile = name

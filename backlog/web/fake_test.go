@@ -19,6 +19,7 @@ import (
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 	"backlog/tiers"
 )
 
@@ -47,13 +48,9 @@ type fake struct {
 
 func schedule(t testing.TB) *tiers.Schedule {
 	t.Helper()
-	s, err := tiers.New(
+	return testkit.Schedule(t,
 		tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour},
 		tiers.Tier{Name: "year", MaxAge: 365 * 24 * time.Hour, Cron: "30 3 * * *"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func text(s string) *string { return &s }
@@ -212,7 +209,7 @@ func newSite(t testing.TB, b web.Backlog, change func(*web.Settings)) *web.Site 
 func newSiteLogging(t testing.TB, b web.Backlog, log io.Writer) *web.Site {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "web.token"), readToken)
+	testkit.WriteFile(t, filepath.Join(dir, "web.token"), readToken)
 	s := web.NewSettings()
 	tokens, err := s.ReadTokens(dir, dir)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"backlog/backlog/web"
+	"backlog/internal/testkit"
 )
 
 // One request asks the database for at most 5 s; the next waits for 2 s. 64 are answered at
@@ -178,9 +179,9 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	der, _ := x509.MarshalECPrivateKey(key)
-	write(t, dir+"/cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	write(t, dir+"/key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
-	write(t, dir+"/web.token", fullToken)
+	testkit.WriteFile(t, dir+"/cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	testkit.WriteFile(t, dir+"/key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
+	testkit.WriteFile(t, dir+"/web.token", fullToken)
 	plain, secure := *web.NewSettings(), *web.NewSettings()
 	secure.TLS = web.TLS{Cert: "cert.pem", Key: "key.pem"}
 	tokens, err := secure.ReadTokens(dir, dir)

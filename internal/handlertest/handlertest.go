@@ -19,10 +19,8 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/memory"
+	"backlog/internal/testkit"
 )
-
-// Patience is how long a test waits for what must happen.
-const Patience = 30 * time.Second
 
 // Script writes a shell script and returns its path.
 func Script(t testing.TB, body string) string {
@@ -38,16 +36,6 @@ func File(t testing.TB, dir, name, content string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// Read returns the content of a file.
-func Read(t testing.TB, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // Exist reports whether all the files are in the folder.
@@ -75,16 +63,6 @@ func WantError(t testing.TB, err error, text string, outcome backlog.Outcome) {
 	}
 	if o := backlog.OutcomeOf(err); o != outcome {
 		t.Errorf("outcome %v, want %v", o, outcome)
-	}
-}
-
-// Eventually fails the test unless cond becomes true.
-func Eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(Patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }
 
@@ -130,7 +108,7 @@ func KillPass(t testing.TB, h backlog.Handler, ready func() bool) {
 // PidIn returns the number in a file.
 func PidIn(t testing.TB, path string) (pid int) {
 	t.Helper()
-	if _, err := fmt.Sscan(Read(t, path), &pid); err != nil {
+	if _, err := fmt.Sscan(testkit.ReadFile(t, path), &pid); err != nil {
 		t.Fatal(err)
 	}
 	return pid

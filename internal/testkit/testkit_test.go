@@ -48,3 +48,25 @@ func TestHelpersFail(t *testing.T) {
 		t.Errorf("got %q\nwant %q", r.said, want)
 	}
 }
+
+func TestMatches(t *testing.T) {
+	for _, x := range []struct {
+		text, pattern string
+		want          bool
+	}{
+		{"abc", "abc", true},
+		{"abcd", "abc", false},
+		{"", "", true},
+		{"x", "", false},
+		{"anything", "…", true},
+		{"a b b", "a…b", true},
+		{"a b c", "a…b", false},
+		{"a b c", "a…b…", true},
+		{"one, two, three", "one…two…three", true},
+		{"one, three", "one…two…three", false},
+		{"before abc", "abc…", false},
+		{"aba", "ab…ba", false},
+	} {
+		testkit.Equal(t, x.text+" is "+x.pattern, testkit.Matches(x.text, x.pattern), x.want)
+	}
+}

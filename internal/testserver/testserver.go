@@ -17,13 +17,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 // PostgresURL returns the URL of the server; its user may create schemas and roles.
 func PostgresURL(tb testing.TB) *url.URL {
 	tb.Helper()
 	return reach(tb, "PostgreSQL", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres", func(ctx context.Context, u *url.URL) error {
-		return Open(tb, "pgx", u.String()).PingContext(ctx)
+		return testkit.OpenPool(tb, "pgx", u.String()).PingContext(ctx)
 	})
 }
 
@@ -31,7 +33,7 @@ func PostgresURL(tb testing.TB) *url.URL {
 func MySQLURL(tb testing.TB) *url.URL {
 	tb.Helper()
 	return reach(tb, "MySQL or MariaDB", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test", func(ctx context.Context, u *url.URL) error {
-		return Open(tb, "mysql", DSN(u, "")).PingContext(ctx)
+		return testkit.OpenPool(tb, "mysql", DSN(u, "")).PingContext(ctx)
 	})
 }
 
@@ -42,7 +44,7 @@ func MySQLURL(tb testing.TB) *url.URL {
 func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
 	tb.Helper()
 	schema, u = Name(prefix), PostgresURL(tb)
-	own(tb, Open(tb, "pgx", u.String()), `CREATE SCHEMA "`+schema+`"`, `DROP SCHEMA IF EXISTS "`+schema+`" CASCADE`)
+	own(tb, testkit.OpenPool(tb, "pgx", u.String()), `CREATE SCHEMA "`+schema+`"`, `DROP SCHEMA IF EXISTS "`+schema+`" CASCADE`)
 	q := u.Query()
 	q.Set("search_path", `"`+schema+`"`)
 	u.RawQuery = q.Encode()
@@ -53,7 +55,7 @@ func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
 func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
 	tb.Helper()
 	database, u = Name(prefix), MySQLURL(tb)
-	own(tb, Open(tb, "mysql", DSN(u, "")), "CREATE DATABASE "+database+" CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS "+database)
+	own(tb, testkit.OpenPool(tb, "mysql", DSN(u, "")), "CREATE DATABASE "+database+" CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS "+database)
 	u.Path = "/" + database
 	return database, u
 }
@@ -152,15 +154,4 @@ func DSN(u *url.URL, parameters string) string {
 		user += ":" + password
 	}
 	return user + "@tcp(" + u.Host + ")" + u.Path + "?" + parameters
-}
-
-// Open makes a pool, which is closed when the test has ended.
-func Open(tb testing.TB, driver, dsn string) *sql.DB {
-	tb.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { db.Close() })
-	return db
 }

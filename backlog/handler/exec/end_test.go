@@ -15,6 +15,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 // long is longer than any test.
@@ -30,7 +31,7 @@ func handleWithin(t *testing.T, ctx context.Context, e *exec.Handler, r *backlog
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(handlertest.Patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Handle hangs")
 		return nil
 	}
@@ -44,7 +45,7 @@ func handleUntil(t *testing.T, grace time.Duration, body string, ready ...string
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	go func() {
-		for deadline := time.Now().Add(handlertest.Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			if handlertest.Exist(dir, ready...) {
 				break
 			}
@@ -74,7 +75,7 @@ func TestExecKillsGroup(t *testing.T) {
 				t.Error("the program still runs")
 			}
 			pid := handlertest.PidIn(t, dir+"/child")
-			handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
+			testkit.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
 		})
 	}
 }
@@ -166,7 +167,7 @@ func TestExecKeepsOutputOpen(t *testing.T) {
 	if err := os.WriteFile(dir+"/go", []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	handlertest.Eventually(t, "what the child wrote", func() bool {
+	testkit.Eventually(t, "what the child wrote", func() bool {
 		text, _ := os.ReadFile(dir + "/wrote")
 		return string(text) == "0\n"
 	})
@@ -191,5 +192,5 @@ func TestExecKilled(t *testing.T) {
 	h := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, "cd \"$1\"\n"+handlertest.IgnoringTERM("child")+" & wait"), dir}}, Grace: long}
 	handlertest.KillPass(t, h, func() bool { return handlertest.Exist(dir, "child") })
 	pid := handlertest.PidIn(t, dir+"/child")
-	handlertest.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
+	testkit.Eventually(t, "the end of the grandchild", func() bool { return handlertest.HasExited(pid) })
 }

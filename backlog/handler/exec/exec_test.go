@@ -20,6 +20,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 var (
@@ -90,7 +91,7 @@ func TestExecArguments(t *testing.T) {
 	if err := (&exec.Handler{Settings: exec.Settings{Command: command}}).Handle(t.Context(), handlertest.NewRecord()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := handlertest.Read(t, out), strings.Join(args, "\x00")+"\x00"; got != want {
+	if got, want := testkit.ReadFile(t, out), strings.Join(args, "\x00")+"\x00"; got != want {
 		t.Errorf("arguments %q, want %q", got, want)
 	}
 	if _, err := os.Stat(dir + "/injected"); err == nil {
@@ -164,11 +165,11 @@ func TestExecInput(t *testing.T) {
 				"stdin": tt.stdin, "ID": tt.id, "STATUS": tt.status, "INSERTED": tt.inserted,
 				"ATTEMPT_ID": tt.attempt, "TIER": tt.tier,
 			} {
-				if got := handlertest.Read(t, filepath.Join(dir, name)); got != want {
+				if got := testkit.ReadFile(t, filepath.Join(dir, name)); got != want {
 					t.Errorf("%s: %q, want %q", name, got, want)
 				}
 			}
-			env := handlertest.Read(t, filepath.Join(dir, "env"))
+			env := testkit.ReadFile(t, filepath.Join(dir, "env"))
 			if strings.Contains(env, "the parent's") {
 				t.Error("a variable of the parent's was handed on")
 			}
@@ -204,7 +205,7 @@ done >"$1"
 			if err := e.Handle(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			if got := handlertest.Read(t, out); got != tt.want {
+			if got := testkit.ReadFile(t, out); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -272,7 +273,7 @@ func TestExecConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	// One that is being read when it is closed is so a moment later.
-	handlertest.Eventually(t, "no more files are open than before", func() bool { return handlertest.OpenFiles(t) <= files })
+	testkit.Eventually(t, "no more files are open than before", func() bool { return handlertest.OpenFiles(t) <= files })
 }
 
 // Scripts that have just been written are busy when another goroutine forks in

@@ -16,6 +16,7 @@ import (
 
 	"backlog/backlog/handler/exec"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 // When this process is killed its program goes too: the next process would start
@@ -33,14 +34,14 @@ func TestExecEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pid string
-	handlertest.Eventually(t, "the program has begun", func() bool {
+	testkit.Eventually(t, "the program has begun", func() bool {
 		b, err := os.ReadFile(path)
 		pid = strings.TrimSpace(string(b))
 		return err == nil
 	})
 	parent.Process.Kill()
 	parent.Wait()
-	handlertest.Eventually(t, "the program has ended", func() bool {
+	testkit.Eventually(t, "the program has ended", func() bool {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		return errors.Is(err, fs.ErrNotExist) || strings.Contains(string(stat), ") Z ")
 	})

@@ -10,6 +10,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/exec"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 func TestExecTellsOfAttempts(t *testing.T) {
@@ -20,14 +21,14 @@ func TestExecTellsOfAttempts(t *testing.T) {
 	if err := e.Handle(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if got := handlertest.Read(t, out); got != "a-1 3 2026-01-05T07:00:00Z\n" {
+	if got := testkit.ReadFile(t, out); got != "a-1 3 2026-01-05T07:00:00Z\n" {
 		t.Errorf("got %q", got)
 	}
 	r.Reason, r.Memory = backlog.ReasonRetries, &backlog.Memory{Disabled: true, Reason: "Cannot refresh after 3 attempts"}
 	if err := e.Handle(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if got := handlertest.Read(t, out); got != "a-1 0 Cannot refresh after 3 attempts\n" {
+	if got := testkit.ReadFile(t, out); got != "a-1 0 Cannot refresh after 3 attempts\n" {
 		t.Errorf("told of a dead one: %q", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	handler "backlog/backlog/handler/http"
-	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 // verify reports whether the body was signed with the secret within the last
@@ -48,7 +48,7 @@ func verify(secret string, header http.Header, body []byte) bool {
 // block returns the only block of the language in the page.
 func block(t *testing.T, language string) string {
 	t.Helper()
-	all := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(handlertest.Read(t, "../../../docs/http.md"), -1)
+	all := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(testkit.ReadFile(t, "../../../docs/http.md"), -1)
 	if len(all) != 1 {
 		t.Fatalf("%d blocks of %s in the page", len(all), language)
 	}
@@ -58,7 +58,7 @@ func block(t *testing.T, language string) string {
 // Receivers who copy from the page can verify what the handler really sends.
 func TestHTTPDocsVerify(t *testing.T) {
 	t.Parallel()
-	if source := handlertest.Read(t, "docs_test.go"); !strings.Contains(source, block(t, "go")) {
+	if source := testkit.ReadFile(t, "docs_test.go"); !strings.Contains(source, block(t, "go")) {
 		t.Error("the Go of the page is not the one that is tested here")
 	}
 	const first, second, other = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1u", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4", "whsec_enp6enp6enp6enp6enp6enp6enp6enp6"

@@ -19,6 +19,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/lines"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 // once is a worker whose first process does the body with every request; the
@@ -86,11 +87,11 @@ func TestLinesLosesOneWorker(t *testing.T) {
 	: >"alive$a"; wait_for go; sleep 0.1; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Workers: 2, Window: 2}})
 	d1 := handleAsync(t.Context(), l, attempt("dies1"))
-	handlertest.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
+	testkit.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
 	s1 := handleAsync(t.Context(), l, attempt("s1")) // to the idle one
-	handlertest.Eventually(t, "one each", func() bool { return handlertest.Exist(command[1], "got", "alives1") })
+	testkit.Eventually(t, "one each", func() bool { return handlertest.Exist(command[1], "got", "alives1") })
 	rest := []<-chan error{handleAsync(t.Context(), l, attempt("s2")), handleAsync(t.Context(), l, attempt("s3"))}
-	handlertest.Eventually(t, "two each", func() bool { return l.InFlight() == 4 })
+	testkit.Eventually(t, "two each", func() bool { return l.InFlight() == 4 })
 	waits := handleAsync(t.Context(), l, attempt("s4"))
 	handlertest.File(t, command[1], "go", "", 0o644)
 
@@ -115,10 +116,10 @@ func TestLinesEndCostsTheWindow(t *testing.T) {
 		var held []<-chan error
 		for i := range 3 {
 			held = append(held, handleAsync(t.Context(), l, attempt(fmt.Sprint(i))))
-			handlertest.Eventually(t, "a record", func() bool { return l.InFlight() == i+1 && handlertest.Exist(command[1], "ready") })
+			testkit.Eventually(t, "a record", func() bool { return l.InFlight() == i+1 && handlertest.Exist(command[1], "ready") })
 		}
 		waits := handleAsync(t.Context(), l, attempt("3"))
-		handlertest.Eventually(t, "one that waits", func() bool { return l.Waiting() == 1 })
+		testkit.Eventually(t, "one that waits", func() bool { return l.Waiting() == 1 })
 		handlertest.File(t, command[1], "go", "", 0o644)
 
 		handlertest.WantError(t, get(t, held[0]), "", backlog.Succeeded)
@@ -151,7 +152,7 @@ func TestLinesLastWords(t *testing.T) {
 	if [ -z "$first" ]; then first=$a; continue; fi
 	last=$a; a=$first; reply "$success"; a=$last; reply '"outcome":"reject"'; exit 3`)}})
 	first := handleAsync(t.Context(), l, attempt("1"))
-	handlertest.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
+	testkit.Eventually(t, "the first", func() bool { return l.InFlight() == 1 })
 	handlertest.WantError(t, l.Handle(t.Context(), attempt("2")), "rejected", backlog.Rejected)
 	handlertest.WantError(t, get(t, first), "", backlog.Succeeded)
 }
@@ -212,9 +213,9 @@ func TestLinesInterrupted(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := handleAsync(ctx, l, attempt("1"))
-	handlertest.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "ready", "child") })
+	testkit.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "ready", "child") })
 	second, third := handleAsync(ctx, l, attempt("2")), handleAsync(t.Context(), l, attempt("3"))
-	handlertest.Eventually(t, "all", func() bool { return l.InFlight() == 3 })
+	testkit.Eventually(t, "all", func() bool { return l.InFlight() == 3 })
 	cancel(errLate)
 
 	for _, done := range []<-chan error{first, second} {
@@ -226,7 +227,7 @@ func TestLinesInterrupted(t *testing.T) {
 	}
 	handlertest.WantError(t, get(t, third), "the worker was ended when one of its records was given up: timed out after 30s: waiting", backlog.Errored)
 	if pid := handlertest.PidIn(t, command[1]+"/child"); !handlertest.HasExited(pid) {
-		handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
+		testkit.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 	}
 	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, attempt("4"))), "", backlog.Succeeded)
 }
@@ -238,7 +239,7 @@ func TestLinesAnswersTERM(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := handleAsync(ctx, l, handlertest.NewRecord())
-	handlertest.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
+	testkit.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
 	cancel(errLate)
 	handlertest.WantError(t, get(t, done), "", backlog.Succeeded)
 }
@@ -250,7 +251,7 @@ func TestLinesEndsWhatIsLeft(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: 50 * time.Millisecond})
 	handlertest.WantError(t, get(t, handleAsync(t.Context(), l, handlertest.NewRecord())), "the worker ended before it answered (exit status 3)", backlog.Errored)
 	pid := handlertest.PidIn(t, command[1]+"/child")
-	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
+	testkit.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 }
 
 func TestLinesClose(t *testing.T) {
@@ -267,7 +268,7 @@ func TestLinesClose(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			command := worker(t, "", `reply "$success"`)
-			body := handlertest.Read(t, command[0]) + "\n" + tt.after
+			body := testkit.ReadFile(t, command[0]) + "\n" + tt.after
 			if err := os.WriteFile(command[0], []byte(body), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -300,12 +301,12 @@ func TestLinesCloseHard(t *testing.T) {
 	t.Parallel()
 	hard := make(chan struct{})
 	command := worker(t, `trap "" TERM`, `reply "$success"`)
-	command[0] = handlertest.Script(t, strings.TrimPrefix(handlertest.Read(t, command[0]), "#!/bin/sh\n")+"\n: >closed; exec sleep 1000")
+	command[0] = handlertest.Script(t, strings.TrimPrefix(testkit.ReadFile(t, command[0]), "#!/bin/sh\n")+"\n: >closed; exec sleep 1000")
 	l := &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long, Hard: hard}
 	handlertest.WantError(t, l.Handle(t.Context(), handlertest.NewRecord()), "", backlog.Succeeded)
 	closed := make(chan error, 1)
 	go func() { closed <- l.Close() }()
-	handlertest.Eventually(t, "the end of the input", func() bool { return handlertest.Exist(command[1], "closed") })
+	testkit.Eventually(t, "the end of the input", func() bool { return handlertest.Exist(command[1], "closed") })
 	close(hard)
 	if err := get(t, closed); err == nil || !strings.HasSuffix(err.Error(), ": the worker was killed: the stop was asked for twice") {
 		t.Errorf("error %v", err)
@@ -318,9 +319,9 @@ func TestLinesCloseInFlight(t *testing.T) {
 	command := worker(t, "", `: >got; wait_for go; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Window: 2}})
 	answers := []<-chan error{handleAsync(t.Context(), l, attempt("1")), handleAsync(t.Context(), l, attempt("2"))}
-	handlertest.Eventually(t, "both", func() bool { return l.InFlight() == 2 && handlertest.Exist(command[1], "got") })
+	testkit.Eventually(t, "both", func() bool { return l.InFlight() == 2 && handlertest.Exist(command[1], "got") })
 	waits := handleAsync(t.Context(), l, attempt("3"))
-	handlertest.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
+	testkit.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
 	closed := make(chan error)
 	go func() { closed <- l.Close() }()
 	handlertest.WantError(t, get(t, waits), "lines: the handler is closed", backlog.Skipped)
@@ -379,7 +380,7 @@ func TestLinesInterruptedLog(t *testing.T) {
 		l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Log: workerLog(func(_ int, line string) { said <- line })})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := handleAsync(ctx, l, attempt("1"))
-		handlertest.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
+		testkit.Eventually(t, "the record", func() bool { return handlertest.Exist(command[1], "ready") })
 		cancel(cause)
 		if err := get(t, done); !errors.Is(err, context.Cause(ctx)) {
 			t.Errorf("error %v", err)
@@ -397,5 +398,5 @@ func TestLinesKilled(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}, Grace: long})
 	handlertest.KillPass(t, l, func() bool { return handlertest.Exist(command[1], "child") })
 	pid := handlertest.PidIn(t, command[1]+"/child")
-	handlertest.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
+	testkit.Eventually(t, "the end of the child", func() bool { return handlertest.HasExited(pid) })
 }

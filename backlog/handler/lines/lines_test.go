@@ -18,6 +18,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/handler/lines"
 	"backlog/internal/handlertest"
+	"backlog/internal/testkit"
 )
 
 var (
@@ -71,7 +72,7 @@ func get(t *testing.T, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(handlertest.Patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Handle hangs")
 		return nil
 	}
@@ -126,7 +127,7 @@ func TestLinesRequest(t *testing.T) {
 {"attempt_id":"4f-3","id":"A-7","status":"ERROR","inserted":null,"tier":"","reason":"out of retries","error":"line 1\nline 2","record":{}}
 {"attempt_id":"attempt-1","id":"/w==","status":"","inserted":null,"tier":"","record":{}}
 `
-	if got := handlertest.Read(t, dir+"/requests"); got != want {
+	if got := testkit.ReadFile(t, dir+"/requests"); got != want {
 		t.Errorf("requests\n%swant\n%s", got, want)
 	}
 }
@@ -182,19 +183,19 @@ func TestLinesWindow(t *testing.T) {
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command, Window: 3}})
 	got := func() string { b, _ := os.ReadFile(command[1] + "/got"); return string(b) }
 	first := handleAsync(t.Context(), l, attempt("3"))
-	handlertest.Eventually(t, "the first", func() bool { return got() == "3\n" })
+	testkit.Eventually(t, "the first", func() bool { return got() == "3\n" })
 	second, third := handleAsync(t.Context(), l, attempt("4")), handleAsync(t.Context(), l, attempt("5"))
 
 	// Which two of the three are in the window is open. One waits.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("given up")
-	handlertest.Eventually(t, "a full window", func() bool { return l.InFlight() == 3 })
+	testkit.Eventually(t, "a full window", func() bool { return l.InFlight() == 3 })
 	fourth := handleAsync(ctx, l, attempt("6"))
-	handlertest.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
+	testkit.Eventually(t, "one who waits", func() bool { return l.Waiting() == 1 })
 	cancel(cause)
 	handlertest.WantError(t, get(t, fourth), cause.Error(), backlog.Errored)
 	fifth := handleAsync(t.Context(), l, attempt("7"))
-	handlertest.Eventually(t, "another who waits", func() bool { return l.Waiting() == 1 })
+	testkit.Eventually(t, "another who waits", func() bool { return l.Waiting() == 1 })
 	if n := l.InFlight(); n != 3 {
 		t.Errorf("%d in flight", n)
 	}
@@ -266,9 +267,9 @@ func TestLinesConcurrent(t *testing.T) {
 
 // The page shows the workers as they are.
 func TestLinesPage(t *testing.T) {
-	page := handlertest.Read(t, "../../../docs/lines.md")
+	page := testkit.ReadFile(t, "../../../docs/lines.md")
 	for path, from := range map[string]string{workerPy: "\nimport", workerSh: "\nreply()"} {
-		code := handlertest.Read(t, path)
+		code := testkit.ReadFile(t, path)
 		if code = code[strings.Index(code, from):]; !strings.Contains(page, code+"```\n") {
 			t.Errorf("docs/lines.md shows another %s", path)
 		}
@@ -289,7 +290,7 @@ func TestLinesTwiceInFlight(t *testing.T) {
 	command := worker(t, "", `: >got; wait_for go; reply "$success"`)
 	l := newLines(t, &lines.Handler{Settings: lines.Settings{Command: command}})
 	first := handleAsync(t.Context(), l, attempt("a"))
-	handlertest.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "got") })
+	testkit.Eventually(t, "the first", func() bool { return handlertest.Exist(command[1], "got") })
 	handlertest.WantError(t, l.Handle(t.Context(), attempt("a")), "lines: attempt a is in flight already; the ids of attempts must differ", backlog.Errored)
 	handlertest.File(t, command[1], "go", "", 0o644)
 	handlertest.WantError(t, get(t, first), "", backlog.Succeeded)

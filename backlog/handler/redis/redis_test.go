@@ -310,8 +310,8 @@ func TestRedisWorker(t *testing.T) {
 	url := testserver.RedisURL(t)
 	l := newLists(t, url, nil)
 	const path = "../../../testdata/workers/redis_worker.py"
-	_, shown, _ := strings.Cut(handlertest.Read(t, "../../../docs/handlers.md"), "```python\n")
-	if shown, _, _ = strings.Cut(shown, "```"); shown == "" || !strings.Contains(handlertest.Read(t, path), shown) {
+	_, shown, _ := strings.Cut(testkit.ReadFile(t, "../../../docs/handlers.md"), "```python\n")
+	if shown, _, _ = strings.Cut(shown, "```"); shown == "" || !strings.Contains(testkit.ReadFile(t, path), shown) {
 		t.Errorf("the page shows another worker: %s", shown)
 	}
 	worker := exec.Command(python(t), path, l.handler.Input, l.handler.Output)
@@ -337,7 +337,7 @@ func TestRedisWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	handlertest.Eventually(t, "the worker has answered", func() bool {
+	testkit.Eventually(t, "the worker has answered", func() bool {
 		if err := l.handler.Collect(t.Context(), to.tell); err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +360,7 @@ func server(t *testing.T, port string) (stop func()) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	handlertest.Eventually(t, "the Redis listens", func() bool {
+	testkit.Eventually(t, "the Redis listens", func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			conn.Close()
@@ -479,7 +479,7 @@ func TestRedisSilent(t *testing.T) {
 	defer listener.Close()
 	l := newLists(t, "redis://"+listener.Addr().String(), nil)
 	began := time.Now()
-	if err := l.handler.Ready(t.Context()); err == nil || time.Since(began) > handlertest.Patience/2 {
+	if err := l.handler.Ready(t.Context()); err == nil || time.Since(began) > 15*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

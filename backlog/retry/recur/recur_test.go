@@ -8,22 +8,14 @@ import (
 	"time"
 
 	"backlog/backlog/retry/recur"
+	"backlog/internal/testkit"
 
 	"pgregory.net/rapid"
 )
 
-func zone(t rapid.TB, name string) *time.Location {
-	t.Helper()
-	loc, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loc
-}
-
 func parse(t rapid.TB, text, in string) *recur.Rule {
 	t.Helper()
-	r, err := recur.Parse(text, zone(t, in))
+	r, err := recur.Parse(text, testkit.Zone(t, in))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -269,7 +261,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	rules := recur.NewRules(zone(t, "America/New_York"))
+	rules := recur.NewRules(testkit.Zone(t, "America/New_York"))
 	six, err := rules.Parse("FREQ=DAILY;BYHOUR=6")
 	if got := next(six, at(t, "2026-01-05T00:00Z"), 1); err != nil || got != "2026-01-05T11:00Z" {
 		t.Fatalf("%s, %v", got, err)
@@ -313,7 +305,7 @@ func TestOccurrencesInZones(t *testing.T) {
 		choose := chooser(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
 		start := time.Unix(1735689600+int64(choose(365*86400)), 0).UTC()
 		text := "DTSTART:" + start.Format("20060102T150405") + " RRULE:" + choose.rule(start)
-		r, err := recur.Parse(text, zone(t, in))
+		r, err := recur.Parse(text, testkit.Zone(t, in))
 		if err != nil {
 			if !strings.Contains(err.Error(), "no occurrence") {
 				t.Fatalf("%s: %v", text, err)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"backlog/internal/testkit"
 )
 
 func TestDetect(t *testing.T) {
@@ -51,7 +53,7 @@ func TestDetect(t *testing.T) {
 		{[]any{"2026-01-01 12:00:00", "2026-01-01T12:00:00+05:30", "2026-01-01T12:00:01+05:30"}, "text 2026-01-02T15:04:05+05:30"},
 		{[]any{"2026-01-01 12:00:00Z", "2026-01-01T12:00:00+00:00", "2026-01-01T12:00:01Z"}, "text 2026-01-02T15:04:05Z"},
 	} {
-		f, ok, err := Detect(c.samples, zoneOf(t, "Asia/Kolkata"))
+		f, ok, err := Detect(c.samples, testkit.Zone(t, "Asia/Kolkata"))
 		switch {
 		case err != nil || ok != (c.want != ""):
 			t.Errorf("%v: %v, %v", c.samples, ok, err)
@@ -131,7 +133,7 @@ func TestSetting(t *testing.T) {
 		{"text:2006-01-02 15:04:05.999999999 -0700 MST", "UTC", "text 2026-01-02 15:04:05[.000000000] +0000 UTC", "2026-01-01 12:34:00 +0000 UTC"},
 		{"text:2006-01-02-07", "UTC", "text 2026-01-02+00", "2026-01-01+00"},
 	} {
-		f, err := Parse(c.as, zoneOf(t, c.zone))
+		f, err := Parse(c.as, testkit.Zone(t, c.zone))
 		if err != nil || f.String() != c.want {
 			t.Errorf("%s: %v, %v, want %s", c.as, f, err, c.want)
 			continue
@@ -169,7 +171,7 @@ func TestSettingError(t *testing.T) {
 		"text:2006-01-02 15:04:05 MST": `layout "2006-01-02 15:04:05 MST"` + order,
 		"text:2006-01-02 15:04:05-07":  `layout "2006-01-02 15:04:05-07" cannot show the offset of Asia/Kolkata`,
 	} {
-		if f, err := Parse(as, zoneOf(t, "Asia/Kolkata")); err == nil || err.Error() != want {
+		if f, err := Parse(as, testkit.Zone(t, "Asia/Kolkata")); err == nil || err.Error() != want {
 			t.Errorf("%s: %v\n got %v\nwant %s", as, f, err, want)
 		}
 	}
@@ -202,7 +204,7 @@ func FuzzDetect(f *testing.F) {
 		f.Add(s, s, int64(1767225600), 1767225600.5)
 		f.Add(s, "2026-01-01 12:00:00.5", int64(20260101120000), 2461041.5)
 	}
-	zone := zoneOf(f, "America/New_York")
+	zone := testkit.Zone(f, "America/New_York")
 	f.Fuzz(func(t *testing.T, s1, s2 string, n int64, x float64) {
 		for _, samples := range [][]any{{s1}, {s1, s2}, {n}, {x}, {n, x}, {s1, n}, {s2, x}} {
 			form, ok, err := Detect(samples, zone)

@@ -5,16 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-func zoneOf(t testing.TB, name string) *time.Location {
-	t.Helper()
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return zone
-}
+	"backlog/internal/testkit"
+)
 
 // timeAt reads an RFC 3339 time.
 func timeAt(t testing.TB, s string) time.Time {
@@ -29,7 +22,7 @@ func timeAt(t testing.TB, s string) time.Time {
 // detected returns the form of the samples, which must have one.
 func detected(t testing.TB, zone string, samples ...any) Form {
 	t.Helper()
-	f, ok, err := Detect(samples, zoneOf(t, zone))
+	f, ok, err := Detect(samples, testkit.Zone(t, zone))
 	if err != nil || !ok {
 		t.Fatalf("Detect(%v) = %v, %v", samples, ok, err)
 	}

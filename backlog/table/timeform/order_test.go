@@ -12,6 +12,8 @@ import (
 
 	_ "modernc.org/sqlite"
 	"pgregory.net/rapid"
+
+	"backlog/internal/testkit"
 )
 
 // compare compares as SQLite does without affinity: numbers, by value,
@@ -131,7 +133,7 @@ func TestBounds(t *testing.T) {
 				continue
 			}
 			t.Run(column.name+"/"+name, func(t *testing.T) {
-				zone := zoneOf(t, name)
+				zone := testkit.Zone(t, name)
 				f := detected(t, name, column.samples...)
 				rapid.Check(t, func(t *rapid.T) {
 					at, u := draw(t, zone)
@@ -205,7 +207,7 @@ func TestWrite(t *testing.T) {
 		{time.Millisecond, []any{2461041.5}},
 	}
 	for _, name := range zoneNames {
-		zone := zoneOf(t, name)
+		zone := testkit.Zone(t, name)
 		for _, c := range forms {
 			f := detected(t, name, c.samples...)
 			rapid.Check(t, func(t *rapid.T) {
@@ -231,7 +233,7 @@ func TestWrite(t *testing.T) {
 // included that the clock never shows.
 func TestReadingsOrdered(t *testing.T) {
 	for _, name := range append(zoneNames, "Pacific/Apia", "America/Sao_Paulo") {
-		zone := zoneOf(t, name)
+		zone := testkit.Zone(t, name)
 		f := detected(t, name, "2026-01-01 12:00:00.000")
 		rapid.Check(t, func(t *rapid.T) {
 			at, u := draw(t, zone)
@@ -249,11 +251,7 @@ func TestReadingsOrdered(t *testing.T) {
 
 // SQLite's own functions, affinities and comparisons.
 func TestSQLite(t *testing.T) {
-	db, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.OpenPool(t, "sqlite", ":memory:")
 	db.SetMaxOpenConns(1)
 	for _, c := range []struct{ column, value, class string }{
 		{"TEXT", "strftime('%Y-%m-%d %H:%M:%S', x)", "text"},
@@ -354,11 +352,7 @@ func list(t *testing.T, db *sql.DB, where string, args ...any) map[int64]any {
 // A form that is given, not detected, binds text. The column's affinity makes
 // a number of it where it has made numbers of the values.
 func TestSQLiteAffinity(t *testing.T) {
-	db, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.OpenPool(t, "sqlite", ":memory:")
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec(`CREATE TABLE t (n INTEGER PRIMARY KEY, v DATETIME);
 		INSERT INTO t (v) VALUES ('20260101115959'), ('20260101120000'), ('20260101120000.5'), ('20260101120001')`); err != nil {
