@@ -377,18 +377,18 @@ type Keeper interface {
 // A Refresher is the settings of a policy that processes the same rows again and again, at
 // times of its own. No row is too old for it.
 type Refresher interface {
-	// In sets the zone of the policy's times of day. It is called before the other methods.
-	In(zone *time.Location)
-	// Problem returns what is wrong with the policy in that zone, and the key to blame.
-	Problem() (key string, err error)
-	// Limit returns how long an attempt may take. It bounds [Handler.Timeout].
-	Limit() time.Duration
-	// TellsCustomer reports whether the policy notifies the customer when it gives up. That
-	// needs on_dead.
-	TellsCustomer() bool
-	// HandsOver is called if the handler is answered later. The table must then keep the
+	// SetZone sets the zone of the policy's times of day. It is called before the others.
+	SetZone(zone *time.Location)
+	// CheckRule returns what is wrong with the policy's rule in that zone, and the rule's key.
+	CheckRule() (key string, err error)
+	// AttemptTimeout returns how long an attempt may take. It bounds [Handler.Timeout].
+	AttemptTimeout() time.Duration
+	// NotifiesCustomer reports whether the customer gets an email when the policy gives up,
+	// which on_dead must send.
+	NotifiesCustomer() bool
+	// RequireUIDs is called if the handler's outcome comes later: the table must then keep the
 	// UIDs of attempts.
-	HandsOver()
+	RequireUIDs()
 }
 
 // oneKind decodes a mapping with the settings of just one of the kinds and with the known

@@ -63,8 +63,8 @@ func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
 // completeRefresh sets the defaults that differ under the policy refresh, and checks the rest of the
 // file against that policy.
 func (v value) completeRefresh(c *Config, p Refresher) {
-	p.In(c.Timezone)
-	if key, err := p.Problem(); err != nil && !v.d.failed("policy") {
+	p.SetZone(c.Timezone)
+	if key, err := p.CheckRule(); err != nil && !v.d.failed("policy") {
 		v.d.failf("policy.refresh."+key, "%v", err)
 	}
 	if !v.d.has("statuses") {
@@ -80,11 +80,11 @@ func (v value) completeRefresh(c *Config, p Refresher) {
 	}
 	switch c.Handler.Kind {
 	case "redis":
-		p.HandsOver()
+		p.RequireUIDs()
 	case "sql":
 		v.d.failf("handler.sql", "is done with its outcome in one transaction, but the policy refresh writes the start of an attempt before; take exec, lines, http or redis")
 	}
-	limit := p.Limit()
+	limit := p.AttemptTimeout()
 	switch {
 	case limit <= 0: // reported already
 	case !v.d.has("handler.timeout"):
@@ -93,7 +93,7 @@ func (v value) completeRefresh(c *Config, p Refresher) {
 		v.d.failf("handler.timeout", "%s is longer than the policy's timeout of %s, after which an attempt has failed; write %[2]s or less, or leave it out",
 			tiers.FormatDuration(c.Handler.Timeout), tiers.FormatDuration(limit))
 	}
-	if p.TellsCustomer() && c.OnDead.Kind == "" {
+	if p.NotifiesCustomer() && c.OnDead.Kind == "" {
 		v.d.failf("policy.refresh.expr", "says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence")
 	}
 }

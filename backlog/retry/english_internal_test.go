@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// said returns settings as sentences make them.
-func said(set func(r *Refresh)) *Refresh {
+// settings returns settings as sentences make them.
+func settings(set func(r *Refresh)) *Refresh {
 	r := newRefresh()
 	r.Timeout = time.Hour
 	set(r)
@@ -81,17 +81,17 @@ func TestEnglishScenarios(t *testing.T) {
 		text string
 		want *Refresh
 	}{
-		"every two hours": {everyTwoHours, said(func(r *Refresh) {
+		"every two hours": {everyTwoHours, settings(func(r *Refresh) {
 			r.Every = 2 * time.Hour
 			r.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
 		})},
-		"thumbnail": {thumbnail, said(func(r *Refresh) {
+		"thumbnail": {thumbnail, settings(func(r *Refresh) {
 			r.Schedule, r.Timeout, r.Reason = "none", time.Minute, "thumbnail creation failed"
 			r.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute}
 		})},
-		"twice a day": {twiceADay, said(func(r *Refresh) { r.RRule.Text, r.Emails = atSixAndSixteen, true })},
-		"for a week": {forAWeek, said(func(r *Refresh) {
-			r.RRule.Text, r.Emails, r.AfterLast, r.GiveUpAfter = atSixAndSixteen, true, "wait", 7*24*time.Hour
+		"twice a day": {twiceADay, settings(func(r *Refresh) { r.RRule.Text, r.EmailsCustomer = atSixAndSixteen, true })},
+		"for a week": {forAWeek, settings(func(r *Refresh) {
+			r.RRule.Text, r.EmailsCustomer, r.AfterLast, r.GiveUpAfter = atSixAndSixteen, true, "wait", 7*24*time.Hour
 		})},
 	} {
 		for how, text := range map[string]string{

@@ -17,30 +17,30 @@ import (
 	"backlog/tiers"
 )
 
-// Refresh are the settings of records that are processed again and again, with
-// deadlines. Just one of RRule, Every and Schedule is given, or Expr, which says all
-// but the columns in English.
+// Refresh has the settings of the policy refresh: records are processed again and again, and each
+// attempt has a deadline. Exactly one of RRule, Every and Schedule says when. Expr may say so
+// instead, together with all other settings but Anchor and Columns.
 type Refresh struct {
 	RRule       mapping.Rule    `yaml:"rrule"`
-	Every       time.Duration   `yaml:"every"` // multiples since 1970 UTC
+	Every       time.Duration   `yaml:"every"` // at multiples since 1970 UTC
 	Schedule    string          `yaml:"schedule" words:"none"`
-	Anchor      string          `yaml:"anchor" words:"day"` // of rules without DTSTART: midnight of each day
+	Anchor      string          `yaml:"anchor" words:"day"` // where rules without DTSTART begin: midnight of each day
 	Timeout     time.Duration   `yaml:"timeout"`            // of an attempt
 	Intervals   []time.Duration `yaml:"intervals" want:"a list of durations such as [0, 1m, 5m]"`
-	Align       bool            `yaml:"align"` // move retries that would meet the next occurrence there
+	Align       bool            `yaml:"align"` // move a retry that could end after the next occurrence there
 	AfterLast   string          `yaml:"after_last" words:"disable wait"`
 	GiveUpAfter time.Duration   `yaml:"give_up_after"` // since the first failure; 0: never
-	Reason      string          `yaml:"reason"`        // of a disabled row; {attempts}, {error} and {failing_since} are replaced
-	Expr        string          `yaml:"expr"`
+	Reason      string          `yaml:"reason"`        // for a disabled row; {attempts}, {error} and {failing_since} are replaced
+	Expr        string          `yaml:"expr"`          // sentences in English
 
-	// Columns are the columns of mapping.RefreshColumns; without a name: the default one.
+	// Columns has the names of mapping.RefreshColumns, in that order; "": the default name.
 	Columns mapping.Names `yaml:"columns"`
 
-	Zone   *time.Location // of times of day and floating rules; nil: UTC
-	Emails bool           // the sentences say that the customer is told: on_dead is needed
+	Zone           *time.Location // of times of day and of rules without a zone; nil: UTC
+	EmailsCustomer bool           // Expr says that the customer gets an email when the policy gives up
 }
 
-// defaultIntervals are the waits after a failure.
+// defaultIntervals are the waits after each failure, for policies that have a list of them.
 var defaultIntervals = []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
 func newRefresh() *Refresh {
@@ -60,39 +60,40 @@ func (r *Refresh) Keeps() mapping.Policy {
 	return p
 }
 
-// In sets the zone, for the time zone of a configuration that is read after its policy.
-func (r *Refresh) In(zone *time.Location) { r.Zone = zone }
+// SetZone sets Zone. The configuration calls it when it knows its time zone, after it has read the
+// policy.
+func (r *Refresh) SetZone(zone *time.Location) { r.Zone = zone }
 
-// Limit is what an attempt may take.
-func (r *Refresh) Limit() time.Duration { return r.Timeout }
+// AttemptTimeout returns how long an attempt may take.
+func (r *Refresh) AttemptTimeout() time.Duration { return r.Timeout }
 
-// TellsCustomer reports whether the sentences say that the customer is told when it
-// gives up.
-func (r *Refresh) TellsCustomer() bool { return r.Emails }
+// NotifiesCustomer reports whether the customer gets an email when the policy gives up, so that the
+// configuration needs an on_dead.
+func (r *Refresh) NotifiesCustomer() bool { return r.EmailsCustomer }
 
-// HandsOver says that the table must have the column of UIDs, by which the outcome of
-// a record that was handed over is known.
-func (r *Refresh) HandsOver() {
+// RequireUIDs makes the table need the column of UIDs, by which the outcome of a record that was
+// handed over is recognized.
+func (r *Refresh) RequireUIDs() {
 	uid := &r.Columns[mapping.AttemptUID]
 	uid[0] = cmp.Or(uid[0], uid[1])
 }
 
-// Problem returns what is wrong with the rule in the zone, and the key.
-func (r *Refresh) Problem() (key string, err error) {
+// CheckRule returns what is wrong with RRule in Zone, and the key of that setting.
+func (r *Refresh) CheckRule() (key string, err error) {
 	if r.RRule.Text != "" {
 		_, err = recur.Parse(r.RRule.Text, r.Zone)
 	}
 	return "rrule", err
 }
 
-// MarshalJSON writes the settings, sentences as what they stand for, without columns.
-// Durations are seconds.
+// MarshalJSON returns the settings without columns. Those that Expr stands for are written instead
+// of it, once [Refresh.Check] has read it. Durations are in seconds.
 func (r *Refresh) MarshalJSON() ([]byte, error) {
 	intervals := make([]float64, len(r.Intervals))
 	for i, d := range r.Intervals {
 		intervals[i] = d.Seconds()
 	}
-	return json.Marshal(struct {
+	type settings struct {
 		Name        string    `json:"name"`
 		RRule       string    `json:"rrule,omitempty"`
 		RRuleColumn string    `json:"rrule_column,omitempty"`
@@ -104,26 +105,44 @@ func (r *Refresh) MarshalJSON() ([]byte, error) {
 		AfterLast   string    `json:"after_last"`
 		GiveUpAfter float64   `json:"give_up_after_seconds,omitempty"`
 		Reason      string    `json:"reason,omitempty"`
-	}{"refresh", r.RRule.Text, r.RRule.Column, r.Every.Seconds(), r.Schedule, r.Timeout.Seconds(), intervals, r.Align, r.AfterLast, r.GiveUpAfter.Seconds(), r.Reason})
+	}
+	return json.Marshal(settings{
+		Name:        "refresh",
+		RRule:       r.RRule.Text,
+		RRuleColumn: r.RRule.Column,
+		Every:       r.Every.Seconds(),
+		Schedule:    r.Schedule,
+		Timeout:     r.Timeout.Seconds(),
+		Intervals:   intervals,
+		Align:       r.Align,
+		AfterLast:   r.AfterLast,
+		GiveUpAfter: r.GiveUpAfter.Seconds(),
+		Reason:      r.Reason,
+	})
 }
 
-// Check implements [Settings]. Sentences become the settings they stand for.
+// Check implements [Settings]. It replaces the settings by those that Expr stands for.
 func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Expr != "" && !r.readExpr(fail) {
 		return
 	}
-	given := slices.DeleteFunc([]bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""}, func(is bool) bool { return !is })
+	given := 0
+	for _, is := range []bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""} {
+		if is {
+			given++
+		}
+	}
 	switch {
-	case len(given) == 0:
+	case given == 0:
 		fail("every", "missing, and so are rrule and schedule; say when, such as every: 2h")
-	case len(given) > 1:
+	case given > 1:
 		fail("every", "rrule, every and schedule each say when; keep one of them")
 	}
 	if r.Every < 0 {
 		fail("every", "must be more than 0")
 	}
 	if text := r.RRule.Text; text != "" {
-		if key, err := r.Problem(); err != nil {
+		if key, err := r.CheckRule(); err != nil {
 			fail(key, err.Error())
 		} else if r.Anchor != "" && strings.Contains(strings.ToUpper(text), "DTSTART") {
 			fail("anchor", "the rule has a DTSTART of its own; remove one of them")
@@ -132,7 +151,7 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Timeout <= 0 {
 		fail("timeout", "missing or 0; say how long an attempt may take, such as timeout: 1h")
 	}
-	for _, word := range braced().FindAllString(r.Reason, -1) {
+	for _, word := range placeholders().FindAllString(r.Reason, -1) {
 		if !slices.Contains([]string{"{attempts}", "{error}", "{failing_since}"}, word) {
 			fail("reason", word+" is unknown; known here: {attempts}, {error}, {failing_since}")
 		}
@@ -140,33 +159,48 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	checkIntervals(r.Intervals, fail)
 }
 
-// braced finds what looks like a word to be replaced.
-var braced = pattern.Lazily(`\{\w*\}`)
+// placeholders finds what looks like a word to be replaced.
+var placeholders = pattern.Lazily(`\{\w*\}`)
 
-// readExpr replaces the settings by what the sentences say, if they are understood.
+// readExpr replaces the settings by those that Expr stands for. It reports whether it could.
 func (r *Refresh) readExpr(fail func(field, problem string)) (ok bool) {
-	said, err := parseEnglish(r.Expr)
-	switch plain := newRefresh(); {
-	case r.RRule != plain.RRule, r.Every != 0, r.Schedule != "", r.Timeout != 0, !slices.Equal(r.Intervals, plain.Intervals), !r.Align, r.AfterLast != plain.AfterLast,
-		r.GiveUpAfter != 0, r.Reason != "":
+	parsed, err := parseEnglish(r.Expr)
+	switch {
+	case !r.hasDefaults():
 		fail("expr", "says all but columns and anchor; remove the other settings, or expr")
 	case err != nil:
 		fail("expr", err.Error())
 	default:
-		said.Anchor, said.Columns, said.Zone = r.Anchor, r.Columns, r.Zone
-		*r = *said
+		parsed.Anchor = r.Anchor
+		parsed.Columns = r.Columns
+		parsed.Zone = r.Zone
+		*r = *parsed
 		return true
 	}
 	return false
 }
 
-// A Refresher moves records that are processed again and again from state to state.
-// Its methods are pure and may be called concurrently. The policy that [Policy] makes of a
-// [Refresh] has one.
+// hasDefaults reports whether all settings that Expr may say have their defaults.
+func (r *Refresh) hasDefaults() bool {
+	defaults := newRefresh()
+	return r.RRule == defaults.RRule &&
+		r.Every == 0 &&
+		r.Schedule == "" &&
+		r.Timeout == 0 &&
+		slices.Equal(r.Intervals, defaults.Intervals) &&
+		r.Align &&
+		r.AfterLast == defaults.AfterLast &&
+		r.GiveUpAfter == 0 &&
+		r.Reason == ""
+}
+
+// A Refresher computes what a row under the policy refresh remembers after the start and the end of
+// an attempt. It belongs to the policy that [Policy] makes of a [Refresh]. Its methods are pure and
+// may be called concurrently.
 type Refresher struct {
 	settings Refresh
-	rule     *recur.Rule  // of all rows
-	rules    *recur.Rules // of each row; nil: all have one
+	rule     *recur.Rule  // of all rows; nil: they never recur by themselves
+	rules    *recur.Rules // of each row; nil: all rows have the same
 }
 
 var _ backlog.Refresher = (*Refresher)(nil)
@@ -180,7 +214,7 @@ func RefresherOf(p *backlog.Policy) *Refresher {
 	return r
 }
 
-// refresher is for settings that were checked.
+// refresher returns the Refresher of settings that were checked.
 func (r *Refresh) refresher() *Refresher {
 	p := &Refresher{settings: *r}
 	switch {
@@ -194,16 +228,16 @@ func (r *Refresh) refresher() *Refresher {
 	return p
 }
 
-// Settings returns what the refresher was made of.
+// Settings returns the settings the Refresher was made of.
 func (p *Refresher) Settings() Refresh { return p.settings }
 
-// Rule returns when the row recurs; nil: never. The error says what is wrong with the
-// row's own rule.
-func (p *Refresher) Rule(s backlog.Memory) (*recur.Rule, error) {
-	if p.rules == nil || s.Rule == "" {
+// Rule returns the rule by which a row recurs; nil: it does not. An error says what is wrong with
+// the row's own rule.
+func (p *Refresher) Rule(m backlog.Memory) (*recur.Rule, error) {
+	if p.rules == nil || m.Rule == "" {
 		return p.rule, nil
 	}
-	rule, err := p.rules.Parse(s.Rule)
+	rule, err := p.rules.Parse(m.Rule)
 	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", p.settings.RRule.Column, err)
 	}
@@ -214,116 +248,143 @@ func (p *Refresher) Rule(s backlog.Memory) (*recur.Rule, error) {
 type Action string
 
 const (
-	Start   Action = "start"   // of an attempt; the caller gives the result a UID
-	Success Action = "success" // of the running attempt
-	Failure Action = "failure" // likewise, its timeout included
-	Reject  Action = "reject"  // likewise, for good
-	Save    Action = "save"    // by its owner: it starts anew, now
+	Start   Action = "start"   // an attempt starts; the caller sets the UID of the result
+	Success Action = "success" // the running attempt succeeds
+	Failure Action = "failure" // the running attempt fails or times out
+	Reject  Action = "reject"  // the running attempt fails for good
+	Save    Action = "save"    // the owner saves the row: it starts anew, now
 )
 
-// Apply returns what the action leaves of the state, and whether no further start is
-// planned. It is for programs that keep their rows themselves.
-func (p *Refresher) Apply(s backlog.Memory, a Action, now time.Time) (next backlog.Memory, final bool, err error) {
+// Apply returns what the row remembers after the action, and whether no further start is planned.
+// It is for programs that write their rows themselves.
+func (p *Refresher) Apply(m backlog.Memory, a Action, now time.Time) (next backlog.Memory, final bool, err error) {
+	var outcome backlog.Outcome
 	switch a {
 	case Start:
-		next, err = p.Start(s, now, "")
+		next, err = p.Start(m, now, "")
 		return next, false, err
-	case Save: // it starts at once, and whatever runs is superseded
-		return backlog.Memory{Next: now, Started: s.Started, Rule: s.Rule}, false, nil
+	case Save: // it starts at once and supersedes a running attempt
+		return backlog.Memory{Next: now, Started: m.Started, Rule: m.Rule}, false, nil
+	case Success:
+		outcome = backlog.Succeeded
+	case Failure:
+		outcome = backlog.Errored
+	case Reject:
+		outcome = backlog.Rejected
+	default:
+		return m, false, fmt.Errorf("no action %q; there are start, success, failure, reject and save", a)
 	}
-	o, ok := map[Action]backlog.Outcome{Success: backlog.Succeeded, Failure: backlog.Errored, Reject: backlog.Rejected}[a]
-	if !ok {
-		return s, false, fmt.Errorf("no action %q; there are start, success, failure, reject and save", a)
-	}
-	next, final = p.End(s, o, now, "", nil)
+	next, final = p.End(m, outcome, now, "", nil)
 	return next, final, nil
 }
 
-// Start implements [backlog.Refresher].
-func (p *Refresher) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memory, error) {
-	rule, err := p.Rule(s)
+// Start implements [backlog.Refresher]. While the attempt runs, the row's next time is the first
+// occurrence at or after the deadline.
+func (p *Refresher) Start(m backlog.Memory, now time.Time, uid string) (backlog.Memory, error) {
+	rule, err := p.Rule(m)
 	if err != nil {
-		return s, err
+		return m, err
 	}
-	s.UID, s.Started, s.Deadline = uid, now, now.Add(p.settings.Timeout)
-	s.AttemptNo = max(0, s.AttemptNo) + 1
-	at, _ := rule.First(s.Deadline)
-	s.Next = cmp.Or(at, s.Deadline)
-	return s, nil
+	m.UID = uid
+	m.Started = now
+	m.Deadline = now.Add(p.settings.Timeout)
+	m.AttemptNo = max(0, m.AttemptNo) + 1
+	occurrence, _ := rule.First(m.Deadline)
+	m.Next = cmp.Or(occurrence, m.Deadline)
+	return m, nil
 }
 
 // End implements [backlog.Refresher].
-func (p *Refresher) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
-	saved := !s.Next.IsZero() && s.Next.Before(s.Deadline) // during the attempt: a start writes no time before its deadline
-	s.UID, s.Deadline = "", time.Time{}
+func (p *Refresher) End(m backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
+	// A start plans nothing before its deadline, so the row was saved during the attempt.
+	saved := !m.Next.IsZero() && m.Next.Before(m.Deadline)
+	m.UID = ""
+	m.Deadline = time.Time{}
 	if saved && o == backlog.Succeeded {
-		s.FailingSince = time.Time{}
+		m.FailingSince = time.Time{}
 	}
 	switch {
 	case saved:
-		return s, false
+		return m, false
 	case o == backlog.Skipped:
 		if began != nil {
-			s.Next, s.AttemptNo = began.Next, began.AttemptNo
+			m.Next = began.Next
+			m.AttemptNo = began.AttemptNo
 		}
-		return s, false
+		return m, false
 	}
-	rule, err := p.Rule(s)
+	rule, err := p.Rule(m)
 	if o == backlog.Succeeded && err == nil {
-		s.AttemptNo, s.FailingSince, s.Reason = 0, time.Time{}, ""
-		s.Next, _ = rule.Next(now)
-		return s, s.Next.IsZero()
+		m.AttemptNo = 0
+		m.FailingSince = time.Time{}
+		m.Reason = ""
+		m.Next, _ = rule.Next(now)
+		return m, m.Next.IsZero()
 	}
-	n := max(1, s.AttemptNo)
-	if s.FailingSince.IsZero() {
-		s.FailingSince = now
+	if m.FailingSince.IsZero() {
+		m.FailingSince = now
 	}
-	planned, recurs := rule.Next(now)
-	after := p.settings.GiveUpAfter
+	attempts := max(1, m.AttemptNo)
+	occurrence, recurs := rule.Next(now)
+	giveUpAfter := p.settings.GiveUpAfter
 	switch {
 	case err != nil: // it can never be started again
-		return p.disable(s, err.Error()), true
+		return disabled(m, err.Error()), true
 	case o == backlog.Rejected:
-		return p.disable(s, cmp.Or(text, "rejected")), true
-	case after > 0 && now.Sub(s.FailingSince) >= after:
-		return p.disable(s, p.reason(s, n, text)), true
-	case n <= len(p.settings.Intervals):
-		s.Next = p.retry(now.Add(p.settings.Intervals[n-1]), planned, recurs)
-		return s, false
+		return disabled(m, cmp.Or(text, "rejected")), true
+	case giveUpAfter > 0 && now.Sub(m.FailingSince) >= giveUpAfter:
+		return disabled(m, p.reason(m, attempts, text)), true
+	case attempts <= len(p.settings.Intervals):
+		m.Next = now.Add(p.settings.Intervals[attempts-1])
+		if recurs {
+			m.Next = p.aligned(m.Next, occurrence)
+		}
+		return m, false
 	case p.settings.AfterLast == "wait" && recurs:
-		s.AttemptNo, s.Next = 0, planned
-		return s, false
+		m.AttemptNo = 0
+		m.Next = occurrence
+		return m, false
 	}
-	return p.disable(s, p.reason(s, n, text)), true
+	return disabled(m, p.reason(m, attempts, text)), true
 }
 
-// retry returns the time of a retry that is due at a time, with the next occurrence
-// planned if there is one.
-func (p *Refresher) retry(at, planned time.Time, recurs bool) time.Time {
-	late := at.After(planned) || p.settings.Align && at.Add(p.settings.Timeout).After(planned)
-	if recurs && late {
-		return planned
+// aligned returns the time of a retry, or that of the next occurrence if the retry would start
+// after it or, with Align, could end after it.
+func (p *Refresher) aligned(retry, occurrence time.Time) time.Time {
+	latestStart := occurrence
+	if p.settings.Align {
+		latestStart = occurrence.Add(-p.settings.Timeout)
 	}
-	return at
+	if retry.After(latestStart) {
+		return occurrence
+	}
+	return retry
 }
 
-func (p *Refresher) disable(s backlog.Memory, reason string) backlog.Memory {
-	s.Next, s.Disabled, s.Reason = time.Time{}, true, reason
-	return s
+// disabled returns the memory of a row that is not started again.
+func disabled(m backlog.Memory, reason string) backlog.Memory {
+	m.Next = time.Time{}
+	m.Disabled = true
+	m.Reason = reason
+	return m
 }
 
-// reason returns the sentence for a row that is disabled after n attempts.
-func (p *Refresher) reason(s backlog.Memory, n int, text string) string {
+// reason returns the sentence for a row that is disabled after so many attempts. text is the last
+// error's.
+func (p *Refresher) reason(m backlog.Memory, attempts int, text string) string {
 	sentence := "Cannot refresh after {attempts} attempts"
 	if p.settings.GiveUpAfter > 0 {
 		sentence = "No success since {failing_since}"
 	}
-	return strings.NewReplacer("{attempts}", strconv.Itoa(n), "{error}", text, "{failing_since}", s.FailingSince.UTC().Format(time.RFC3339)).
-		Replace(cmp.Or(p.settings.Reason, sentence))
+	values := strings.NewReplacer(
+		"{attempts}", strconv.Itoa(attempts),
+		"{error}", text,
+		"{failing_since}", m.FailingSince.UTC().Format(time.RFC3339))
+	return values.Replace(cmp.Or(p.settings.Reason, sentence))
 }
 
-// Columns returns the columns in which the policy keeps its state, those that the table
-// must have by their names.
+// PolicyColumns returns the columns in which the policy keeps its state. Those that the table must
+// have are named; "": the table need not have the column.
 func (r *Refresh) PolicyColumns() *mapping.PolicyColumns {
 	names := slices.Clone(r.Columns)
 	for i := range names {
@@ -334,7 +395,8 @@ func (r *Refresh) PolicyColumns() *mapping.PolicyColumns {
 	return &mapping.PolicyColumns{Refresh: names, Rule: r.RRule.Column}
 }
 
-// CheckSchedule finds settings that have no effect under the schedule.
+// CheckSchedule adds a warning if settings have no effect under the schedule, else that all is
+// well.
 func (p *Refresher) CheckSchedule(l *inspect.Findings, s *tiers.Schedule, now time.Time) {
 	tick := s.MinInterval()
 	set := p.settings

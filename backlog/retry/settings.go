@@ -1,67 +1,73 @@
-// Package retry holds the policies by which a record that failed is tried
-// again. Each is a struct of settings with a pure function, its curve: how long
-// the record waits after its n-th failure.
+// Package retry has the policies that decide when a failed record is tried again.
 //
-// A further policy is such a struct and a line of [New]. Where the columns are,
-// how they are compared and who asks when is known elsewhere.
+// A policy is a struct of settings: [New] returns it with its defaults, its Check says what is
+// wrong with it, and [Policy] makes a [backlog.Policy] of it. Most policies are a curve, a pure
+// function that returns how long a record waits after its n-th failure. [Refresh] is different:
+// it processes the same records again and again, with deadlines.
+//
+// To add a policy, write such a struct and a case of [New]. Only tables know the columns in
+// which a policy keeps its state, and how to compare them.
 package retry
 
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
 )
 
-// Settings are what can be said about a policy: one of the structs below, as
-// [New] makes them.
+// Settings are the settings of a policy: a pointer to one of the structs below, from [New].
 type Settings interface {
-	// Keeps says what the policy keeps in the row.
+	// Keeps returns the policy's name and the columns in which it keeps its state.
 	Keeps() mapping.Policy
 
-	// Check reports what is wrong with the settings, each under its key. Numbers
-	// are not negative: the configuration has none.
+	// Check calls fail for each thing that is wrong with the settings, with its key. It
+	// expects no negative numbers, because the configuration reads none.
 	Check(fail func(field, problem string))
 }
 
-// A curve are the settings of a policy that counts failures.
+// A curve is the settings of a policy that counts failures.
 type curve interface {
-	// wait returns the bounds of the wait after the n-th failure, n >= 1: equal
-	// where nothing is drawn. They need not be kept to any limit.
+	// wait returns the bounds of the wait after the n-th failure, n >= 1. Both are equal if
+	// the wait is not drawn at random. They may exceed limit.
 	wait(n int) (least, most time.Duration)
 
-	retries() int // negative: no end
-	limit() time.Duration
+	retries() int         // after the first attempt; negative: no end
+	limit() time.Duration // no wait is longer
 }
 
-// Waits are the settings of all policies that wait.
+// Waits has the settings that all curves have.
 type Waits struct {
 	MaxDelay time.Duration `yaml:"max_delay"` // no wait is longer
 
-	// Columns are: the count, the time of the last failure and, if the policy
-	// plans, the time of the next attempt and the flag that one is planned.
+	// Columns are, in this order, the count of failures and the time of the last one. If the
+	// policy writes the next time when an attempt has failed, the time of the next attempt
+	// and the flag that one is planned follow.
 	Columns mapping.Names `yaml:"columns"`
 
 	name string
 }
 
+// Keeps implements [Settings].
 func (w *Waits) Keeps() mapping.Policy { return mapping.Policy{Name: w.name, Columns: w.Columns} }
-func (w *Waits) retries() int          { return -1 }
-func (w *Waits) limit() time.Duration  { return min(w.MaxDelay, backlog.MaxWait) }
 
-// check reports durations that are not more than 0, the given one too.
-func (w *Waits) check(fail func(field, problem string), field string, d time.Duration) {
+func (w *Waits) retries() int         { return -1 }
+func (w *Waits) limit() time.Duration { return min(w.MaxDelay, backlog.MaxWait) }
+
+// check fails if max_delay is 0.
+func (w *Waits) check(fail func(field, problem string)) { checkPositive(fail, "max_delay", w.MaxDelay) }
+
+// checkPositive fails if the duration of the field is 0.
+func checkPositive(fail func(field, problem string), field string, d time.Duration) {
 	if d <= 0 {
 		fail(field, "must be more than 0")
 	}
-	if w.MaxDelay <= 0 {
-		fail("max_delay", "must be more than 0")
-	}
 }
 
-// Limited are the settings of policies that give up.
+// Limited has the settings of curves with a number of retries.
 type Limited struct {
 	Waits
 	MaxRetries int `yaml:"max_retries"`
@@ -69,8 +75,7 @@ type Limited struct {
 
 func (l *Limited) retries() int { return l.MaxRetries }
 
-// New returns the settings of the policy with their defaults, nil for a name
-// that is not known.
+// New returns the settings of the named policy with their defaults, nil for an unknown name.
 func New(name string) Settings {
 	waits := func(columns ...string) Waits {
 		w := Waits{MaxDelay: backlog.MaxWait, name: name}
@@ -79,24 +84,37 @@ func New(name string) Settings {
 		}
 		return w
 	}
-	planned := Limited{waits("attempt_count", "last_attempt_time", "next_attempt_time", "in_retry"), 3}
-	return map[string]Settings{
-		"none":        &None{},
-		"fibonacci":   &Fibonacci{waits("failures", "last_failure"), time.Minute},
-		"arctan":      &Arctan{waits("attempts", "updated_at"), 24 * time.Hour},
-		"list":        &List{waits("failures", "last_failure"), []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}},
-		"sneakers":    &Sneakers{Limited{waits("failures", "last_failure"), 5}, 0},
-		"linear":      &Linear{planned, 35 * time.Second},
-		"exponential": &Exponential{planned, 35 * time.Second, 2},
-		"refresh":     newRefresh(),
-	}[name]
+	planned := waits("attempt_count", "last_attempt_time", "next_attempt_time", "in_retry")
+	switch name {
+	case "none":
+		return &None{}
+	case "fibonacci":
+		return &Fibonacci{Waits: waits("failures", "last_failure"), Unit: time.Minute}
+	case "arctan":
+		return &Arctan{Waits: waits("attempts", "updated_at"), Max: 24 * time.Hour}
+	case "list":
+		return &List{Waits: waits("failures", "last_failure"), Intervals: slices.Clone(defaultIntervals)}
+	case "sneakers":
+		return &Sneakers{Limited: Limited{Waits: waits("failures", "last_failure"), MaxRetries: 5}}
+	case "linear":
+		return &Linear{Limited: Limited{Waits: planned, MaxRetries: 3}, Interval: 35 * time.Second}
+	case "exponential":
+		return &Exponential{Limited: Limited{Waits: planned, MaxRetries: 3}, Interval: 35 * time.Second, Base: 2}
+	case "refresh":
+		return newRefresh()
+	}
+	return nil
 }
 
-// None tries no record a second time.
+// None never tries a record a second time.
 type None struct{}
 
-func (*None) Keeps() mapping.Policy                { return mapping.Policy{Name: "none", Once: true} }
-func (*None) Check(func(field, problem string))    {}
+// Keeps implements [Settings].
+func (*None) Keeps() mapping.Policy { return mapping.Policy{Name: "none", Once: true} }
+
+// Check implements [Settings].
+func (*None) Check(func(field, problem string)) {}
+
 func (*None) wait(int) (least, most time.Duration) { return 0, 0 }
 func (*None) retries() int                         { return 0 }
 func (*None) limit() time.Duration                 { return 0 }
@@ -107,50 +125,62 @@ type Fibonacci struct {
 	Unit time.Duration `yaml:"unit"`
 }
 
-func (f *Fibonacci) Check(fail func(field, problem string)) { f.check(fail, "unit", f.Unit) }
+// Check implements [Settings].
+func (f *Fibonacci) Check(fail func(field, problem string)) {
+	checkPositive(fail, "unit", f.Unit)
+	f.check(fail)
+}
 
 func (f *Fibonacci) wait(n int) (least, most time.Duration) {
-	wait, next := time.Duration(0), min(f.Unit, backlog.MaxWait)
+	wait := time.Duration(0)
+	next := min(f.Unit, backlog.MaxWait)
 	for ; n > 0 && wait < backlog.MaxWait; n-- {
 		wait, next = next, min(wait+next, backlog.MaxWait)
 	}
 	return wait, wait
 }
 
-// Arctan waits max·(2/π)·atan(n³/15) in whole seconds. With max 24h that is, in
-// hours, 1.02 7.49 16.25 20.48 22.18 22.94 23.33 23.55 23.69 23.77 23.83 …
+// Arctan waits max·(2/π)·atan(n³/15), rounded to seconds. With max 24h that is, in hours,
+// 1.02 7.49 16.25 20.48 22.18 22.94 23.33 23.55 23.69 23.77 23.83 …
 //
-// It would come nearer to max for ever. A curve that has an end is looked up in
-// the database count by count, so this one ends where less than 1/100,000 of
-// max is missing: 1 - (2/π)·atan(100³/15) < 0.00001.
+// The formula approaches max without reaching it. The database looks a curve up by the number of
+// failures, so this one must end: from n = 100 on, where it lacks less than 1/100,000 of max, it
+// is max.
 type Arctan struct {
 	Waits
 	Max time.Duration `yaml:"max"`
 }
 
-func (a *Arctan) Check(fail func(field, problem string)) { a.check(fail, "max", a.Max) }
+// Check implements [Settings].
+func (a *Arctan) Check(fail func(field, problem string)) {
+	checkPositive(fail, "max", a.Max)
+	a.check(fail)
+}
 
 func (a *Arctan) wait(n int) (least, most time.Duration) {
 	wait := min(a.Max, backlog.MaxWait)
 	if n < 100 {
 		cube := float64(n) * float64(n) * float64(n)
-		wait = min(wait, scaled(wait, 2/math.Pi*math.Atan(cube/15)).Round(time.Second)) // max need not be whole seconds
+		rounded := scaled(wait, 2/math.Pi*math.Atan(cube/15)).Round(time.Second)
+		wait = min(wait, rounded) // max need not be whole seconds
 	}
 	return wait, wait
 }
 
-// List waits the n-th of the intervals; behind the last a record is given up.
+// List waits the n-th of the intervals after the n-th failure. A record that fails once more after
+// the last is given up.
 type List struct {
 	Waits
 	Intervals []time.Duration `yaml:"intervals" want:"a list of durations such as [0, 1m, 5m]"`
 }
 
-// maxIntervals bounds what is asked of a database, which looks for the records
-// behind each interval apart.
+// maxIntervals bounds the queries: the database looks for the records of each interval
+// separately.
 const maxIntervals = 100
 
+// Check implements [Settings].
 func (l *List) Check(fail func(field, problem string)) {
-	l.check(fail, "", 1)
+	l.check(fail)
 	checkIntervals(l.Intervals, fail)
 }
 
@@ -170,51 +200,61 @@ func (l *List) wait(n int) (least, most time.Duration) {
 	return wait, wait
 }
 
-// Sneakers waits (base + 15 s)·2^(n+1): 1 2 4 8 16 minutes, as the retry handler
-// of the job runner of this name does.
+// Sneakers waits (base + 15 s)·2^(n+1): 1 2 4 8 16 minutes with base 0, like the retry handler of
+// the Ruby job runner Sneakers.
 type Sneakers struct {
 	Limited
 	Base time.Duration `yaml:"base,seconds"`
 }
 
-func (s *Sneakers) Check(fail func(field, problem string)) { s.check(fail, "", 1) }
+// Check implements [Settings].
+func (s *Sneakers) Check(fail func(field, problem string)) { s.check(fail) }
 
 func (s *Sneakers) wait(n int) (least, most time.Duration) {
-	wait := scaled(min(s.Base, backlog.MaxWait)+15*time.Second, math.Exp2(float64(n)+1))
+	base := min(s.Base, backlog.MaxWait) + 15*time.Second
+	wait := scaled(base, math.Exp2(float64(n)+1))
 	return wait, wait
 }
 
-// Linear always waits the interval.
+// Linear waits the same interval after each failure.
 type Linear struct {
 	Limited
 	Interval time.Duration `yaml:"interval"`
 }
 
-func (l *Linear) Check(fail func(field, problem string)) { l.check(fail, "interval", l.Interval) }
+// Check implements [Settings].
+func (l *Linear) Check(fail func(field, problem string)) {
+	checkPositive(fail, "interval", l.Interval)
+	l.check(fail)
+}
 
 func (l *Linear) wait(int) (least, most time.Duration) { return l.Interval, l.Interval }
 
-// Exponential waits anything from base^(n-1)·interval to base^n·interval: 35–70,
-// 70–140, 140–280 … seconds. What failed together is not tried together again.
+// Exponential draws the wait from base^(n-1)·interval to base^n·interval: 35–70, 70–140,
+// 140–280 … seconds. So records that failed together are not all tried together again.
 type Exponential struct {
 	Limited
 	Interval time.Duration `yaml:"interval"`
 	Base     float64       `yaml:"base"`
 }
 
+// Check implements [Settings].
 func (e *Exponential) Check(fail func(field, problem string)) {
-	e.check(fail, "interval", e.Interval)
+	checkPositive(fail, "interval", e.Interval)
+	e.check(fail)
 	if e.Base < 1 {
 		fail("base", fmt.Sprintf("must be at least 1, not %v", e.Base))
 	}
 }
 
 func (e *Exponential) wait(n int) (least, most time.Duration) {
-	return scaled(e.Interval, math.Pow(e.Base, float64(n-1))), scaled(e.Interval, math.Pow(e.Base, float64(n)))
+	least = scaled(e.Interval, math.Pow(e.Base, float64(n-1)))
+	most = scaled(e.Interval, math.Pow(e.Base, float64(n)))
+	return least, most
 }
 
-// scaled returns d times factor, which is not negative and may be infinite, as
-// far as it matters.
+// scaled returns d times factor, at most [backlog.MaxWait]. The factor is not negative and may be
+// infinite.
 func scaled(d time.Duration, factor float64) time.Duration {
 	product := float64(d) * factor
 	if product >= float64(backlog.MaxWait) {
@@ -223,14 +263,12 @@ func scaled(d time.Duration, factor float64) time.Duration {
 	return time.Duration(product)
 }
 
-// Names returns the names of all policies but progressive, which keeps nothing
-// and has no settings.
+// Names returns the names of all policies but progressive, which has no settings.
 func Names() []string {
 	return []string{"none", "fibonacci", "arctan", "list", "sneakers", "linear", "exponential", "refresh"}
 }
 
-// Policy returns the policy with the settings. An error about a setting begins
-// with its name.
+// Policy returns the policy with the settings. An error about a setting begins with its key.
 func Policy(s Settings) (*backlog.Policy, error) {
 	if err := mapping.FirstProblem(s.Check); err != nil {
 		return nil, err
@@ -252,8 +290,8 @@ func Policy(s Settings) (*backlog.Policy, error) {
 	}, nil
 }
 
-// PolicyColumns returns the columns in which the policy with the settings keeps its state, and what is due by
-// them; nil if it keeps none. The settings are those of which [Policy] makes one.
+// PolicyColumns returns the columns in which the policy keeps its state, and by which records are
+// due. It returns nil if there are none, or if [Policy] refuses the settings.
 func PolicyColumns(s Settings) *mapping.PolicyColumns {
 	if r, ok := s.(*Refresh); ok {
 		return r.PolicyColumns()

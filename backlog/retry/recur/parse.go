@@ -15,43 +15,58 @@ import (
 
 const (
 	maxText  = 1000    // bytes of a rule
-	maxCount = 100_000 // walked once, by Parse
+	maxCount = 100_000 // of COUNT, so many occurrences Parse may walk, and of INTERVAL
 	maxYears = 10      // from DTSTART to the first occurrence
 )
 
-// parts are those that a rule may have, with what one may look like.
-var parts = map[string]string{
-	"FREQ": "DAILY", "INTERVAL": "2", "COUNT": "10", "UNTIL": "20261231", "WKST": "MO", "BYMONTH": "1,7", "BYMONTHDAY": "1,-1",
-	"BYDAY": "MO,TU", "BYHOUR": "6,16", "BYMINUTE": "0,30", "BYSECOND": "0", "BYSETPOS": "1,-1",
+// exampleValues has the parts a rule may have, each with an example of its value.
+var exampleValues = map[string]string{
+	"FREQ":       "DAILY",
+	"INTERVAL":   "2",
+	"COUNT":      "10",
+	"UNTIL":      "20261231",
+	"WKST":       "MO",
+	"BYMONTH":    "1,7",
+	"BYMONTHDAY": "1,-1",
+	"BYDAY":      "MO,TU",
+	"BYHOUR":     "6,16",
+	"BYMINUTE":   "0,30",
+	"BYSECOND":   "0",
+	"BYSETPOS":   "1,-1",
 }
 
-// days are the weekdays, Sunday first as in package time.
-var days = []rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}
+// weekdays are the library's, Sunday first as in package time.
+var weekdays = []rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}
 
-// A parsed is a rule that is being made of a text.
-type parsed struct {
+// A parser makes a rule of a text.
+type parser struct {
 	*Rule
 	parts map[string]string // of the RRULE
 	count int               // 0: no COUNT
 }
 
-// Parse reads the text of a rule as RFC 5545 writes it: "RRULE:FREQ=DAILY",
-// "FREQ=DAILY", either after a DTSTART and a space or the end of a line, with
-// EXDATE or without. Times without a zone are in DTSTART's zone, DTSTART itself
-// in the zone given, nil for UTC. An UNTIL without a time is the end of that day.
+// Parse reads a rule as RFC 5545 writes it: "RRULE:FREQ=DAILY" or "FREQ=DAILY". A DTSTART may stand
+// before it and EXDATE after it, separated by a space or the end of a line. DTSTART without a zone
+// is in the given zone, nil for UTC; other times without a zone are in that of DTSTART. An UNTIL
+// without a time means the end of that day.
 //
-// A rule without DTSTART begins anew at each midnight, as if that were its DTSTART.
+// A rule without DTSTART starts anew at each midnight, as if that were its DTSTART.
 //
-// BYWEEKNO, BYYEARDAY and ordinals beyond the fifth weekday are not supported: few
-// write them, and the library has faults of its own there.
+// BYWEEKNO, BYYEARDAY and ordinals beyond the fifth weekday are not supported, because the library
+// gets them wrong and they are rare.
 //
 // An error says what is wrong with the rule and how to write it instead.
 func Parse(text string, zone *time.Location) (*Rule, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the rule has %d bytes; %d are the most", len(text), maxText)
 	}
-	r := &Rule{zone: cmp.Or(zone, time.UTC), start: time.Unix(0, 0).UTC(), anchored: true, except: make(map[int64]bool)}
-	p := parsed{Rule: r, parts: make(map[string]string)}
+	r := &Rule{
+		zone:          cmp.Or(zone, time.UTC),
+		start:         time.Unix(0, 0).UTC(),
+		startsEachDay: true,
+		excluded:      make(map[int64]bool),
+	}
+	p := parser{Rule: r, parts: make(map[string]string)}
 	for i, line := range strings.Fields(text) {
 		if err := p.line(line, i == 0); err != nil {
 			return nil, err
@@ -67,11 +82,13 @@ func Parse(text string, zone *time.Location) (*Rule, error) {
 	return r, nil
 }
 
-// line reads DTSTART, EXDATE or the RRULE. Times after DTSTART are in its zone.
-func (p *parsed) line(line string, first bool) (err error) {
-	name, rest := "RRULE", ":"+line
+// line reads DTSTART, EXDATE or the RRULE.
+func (p *parser) line(line string, first bool) error {
+	name := "RRULE"
+	rest := ":" + line
 	if i := strings.IndexAny(line, ";:="); i >= 0 && line[i] != '=' {
-		name, rest = strings.ToUpper(line[:i]), line[i:]
+		name = strings.ToUpper(line[:i])
+		rest = line[i:]
 	}
 	switch {
 	case name == "DTSTART" && !first:
@@ -87,8 +104,8 @@ func (p *parsed) line(line string, first bool) (err error) {
 	switch {
 	case err != nil:
 	case name == "DTSTART":
-		p.anchored = false
-		p.start, p.zone, err = stamp(value, zone)
+		p.startsEachDay = false
+		p.start, p.zone, err = parseWallTime(value, zone)
 	default:
 		err = p.exclude(value, zone)
 	}
@@ -98,13 +115,14 @@ func (p *parsed) line(line string, first bool) (err error) {
 	return nil
 }
 
-// zoned splits the value of DTSTART or EXDATE from its parameters, which may name
-// a zone: ";TZID=Europe/Berlin:20260105T060000".
-func (p *parsed) zoned(rest string) (value string, zone *time.Location, err error) {
+// zoned splits the rest of a line after DTSTART or EXDATE into its value and its zone, which is
+// that of the rule unless a parameter names one: ";TZID=Europe/Berlin:20260105T060000".
+func (p *parser) zoned(rest string) (value string, zone *time.Location, err error) {
 	params, value, _ := strings.Cut(rest, ":")
-	params = strings.NewReplacer(";VALUE=DATE-TIME", "", ";VALUE=DATE", "").Replace(params) // the value shows it
+	params = strings.NewReplacer(";VALUE=DATE-TIME", "", ";VALUE=DATE", "").Replace(params) // the value shows which it is
 	id, named := strings.CutPrefix(params, ";TZID=")
-	value, zone = strings.ToUpper(value), p.zone
+	value = strings.ToUpper(value)
+	zone = p.zone
 	if named {
 		zone, err = time.LoadLocation(id)
 	}
@@ -120,27 +138,28 @@ func (p *parsed) zoned(rest string) (value string, zone *time.Location, err erro
 }
 
 // exclude reads the times of EXDATE.
-func (p *parsed) exclude(value string, zone *time.Location) error {
+func (p *parser) exclude(value string, zone *time.Location) error {
 	for _, v := range strings.Split(value, ",") {
-		wall, zone, err := stamp(v, zone)
+		wall, zone, err := parseWallTime(v, zone)
 		switch {
 		case err != nil:
 			return err
 		case len(v) == len(dateOnly):
 			return fmt.Errorf("%s is a day; write the time as well, as in %sT060000", v, v)
 		}
-		p.except[instant(wall, zone).Unix()] = true
+		p.excluded[instant(wall, zone).Unix()] = true
 	}
 	return nil
 }
 
 const dateOnly = "20060102"
 
-// stamp reads a time as RFC 5545 writes it: on the clock of a zone, as if that were
-// UTC.
-func stamp(s string, zone *time.Location) (time.Time, *time.Location, error) {
+// parseWallTime reads a time as RFC 5545 writes it. It returns the wall time and its zone: the given
+// one, or UTC for a time with a Z.
+func parseWallTime(s string, zone *time.Location) (time.Time, *time.Location, error) {
 	for _, layout := range []string{dateOnly, "20060102T150405", "20060102T150405Z"} {
-		if wall, err := time.Parse(layout, s); err == nil && len(s) == len(layout) {
+		wall, err := time.Parse(layout, s)
+		if err == nil && len(s) == len(layout) {
 			if strings.HasSuffix(s, "Z") {
 				zone = time.UTC
 			}
@@ -151,8 +170,8 @@ func stamp(s string, zone *time.Location) (time.Time, *time.Location, error) {
 }
 
 // rrule reads the parts of the RRULE.
-func (p *parsed) rrule(text string) error {
-	rule := "FREQ=DAILY" // without FREQ, which is refused later
+func (p *parser) rrule(text string) error {
+	rule := "FREQ=DAILY" // the library needs a FREQ; check refuses a rule without one
 	for part := range strings.SplitSeq(strings.ToUpper(text), ";") {
 		name, value, _ := strings.Cut(part, "=")
 		switch {
@@ -160,12 +179,12 @@ func (p *parsed) rrule(text string) error {
 			return fmt.Errorf("%q is no part of a rule; write it as FREQ=DAILY", part)
 		case p.has(name):
 			return fmt.Errorf("%s is there twice; write all values in one list", name)
-		case parts[name] == "":
-			return fmt.Errorf("%s is not supported; the parts of a rule are %s", part, strings.Join(slices.Sorted(maps.Keys(parts)), ", "))
+		case exampleValues[name] == "":
+			return fmt.Errorf("%s is not supported; the parts of a rule are %s", part, strings.Join(slices.Sorted(maps.Keys(exampleValues)), ", "))
 		}
 		p.parts[name] = value
 		if name == "UNTIL" {
-			wall, zone, err := stamp(value, p.zone)
+			wall, zone, err := parseWallTime(value, p.zone)
 			if err != nil {
 				return fmt.Errorf("%s: %w", part, err)
 			}
@@ -175,10 +194,10 @@ func (p *parsed) rrule(text string) error {
 			p.until = instant(wall, zone)
 			continue
 		}
-		if err := understood(name, part); err != nil {
-			return fmt.Errorf("%s: %w; write it as %s=%s", part, err, name, parts[name])
+		if err := checkPart(name, part); err != nil {
+			return fmt.Errorf("%s: %w; write it as %s=%s", part, err, name, exampleValues[name])
 		}
-		rule += ";" + part // of parts that are there twice, as FREQ may be, the library takes the last
+		rule += ";" + part // the library takes the last FREQ
 	}
 	o, err := rrule.StrToROption(rule)
 	if err != nil {
@@ -186,31 +205,33 @@ func (p *parsed) rrule(text string) error {
 	}
 	for _, list := range []*[]int{&o.Bysecond, &o.Byminute, &o.Byhour, &o.Bymonthday, &o.Bymonth, &o.Bysetpos} {
 		slices.Sort(*list)
-		*list = slices.Compact(*list) // the library would count an hour named twice as two
+		*list = slices.Compact(*list) // to the library, an hour named twice would be two
 	}
 	o.Interval = max(o.Interval, 1)
-	p.count, o.Count = o.Count, 0 // which the library would count from another start
+	p.count = o.Count
+	o.Count = 0 // the library would count from the start that walk gives it
 	p.calendar = *o
 	return nil
 }
 
-// understood says what is wrong with a part by itself: what the library does not
-// understand, knows to be out of bounds, or would pass over.
-func understood(name, part string) error {
+// checkPart returns what is wrong with a part by itself: the library does not understand it, knows
+// that it is out of bounds, or would ignore it.
+func checkPart(name, part string) error {
 	o, err := rrule.StrToROption("FREQ=DAILY;" + part)
 	if err == nil {
 		_, err = rrule.NewRRule(*o)
 	}
 	tooFar := func(d rrule.Weekday) bool { return d.N() < -5 || d.N() > 5 }
-	number, wrong := errors.AsType[*strconv.NumError](err)
+	outOfRange := func(n int) bool { return n < 1 || n > maxCount }
+	number, isNumError := errors.AsType[*strconv.NumError](err)
 	switch {
-	case wrong:
+	case isNumError:
 		return fmt.Errorf("%q is no whole number that it can have", number.Num)
 	case err != nil:
 		return err
 	case o.Freq == rrule.SECONDLY:
 		return errors.New("a rule cannot be finer than MINUTELY")
-	case name == "INTERVAL" && (o.Interval < 1 || o.Interval > maxCount), name == "COUNT" && (o.Count < 1 || o.Count > maxCount):
+	case name == "INTERVAL" && outOfRange(o.Interval), name == "COUNT" && outOfRange(o.Count):
 		return fmt.Errorf("must be from 1 to %d", maxCount)
 	case o.Wkst.N() != 0:
 		return errors.New("a week cannot start with the n-th of a weekday")
@@ -220,18 +241,19 @@ func understood(name, part string) error {
 	return nil
 }
 
-// finish reckons where a rule of checked parts ends, and refuses one that occurs too
-// late or never.
-func (p *parsed) finish() error {
+// finish computes where a rule with checked parts ends, and refuses a rule that occurs too late or
+// never.
+func (p *parser) finish() error {
 	if p.step > 0 && p.count > 0 {
 		steps := int64(p.count-1) * int64(p.step/time.Second)
 		p.until = time.Unix(instant(p.start, p.zone).Unix()+steps, 0)
 	}
 	if p.step == 0 {
 		p.complete()
-		var n int
+		n := 0
 		err := p.walk(p.start, func(wall time.Time) bool {
-			if n++; n == p.count {
+			n++
+			if n == p.count {
 				p.last = wall
 			}
 			return n < p.count
@@ -240,25 +262,30 @@ func (p *parsed) finish() error {
 			return fmt.Errorf("the rule cannot be expanded: %w", err)
 		}
 	}
-	if first, ok := p.First(instant(p.start, p.zone)); !ok || first.After(p.start.AddDate(maxYears, 0, 0)) {
+	first, ok := p.First(instant(p.start, p.zone))
+	if !ok || first.After(p.start.AddDate(maxYears, 0, 0)) {
 		return fmt.Errorf("the rule has no occurrence within the first %d years; change DTSTART, UNTIL or the BY parts", maxYears)
 	}
 	return nil
 }
 
-// complete makes explicit what a calendar rule takes from DTSTART.
-func (p *parsed) complete() {
+// complete sets the parts that a calendar rule takes from DTSTART.
+func (p *parser) complete() {
 	o := &p.calendar
-	for list, start := range map[*[]int]int{&o.Byhour: p.start.Hour(), &o.Byminute: p.start.Minute(), &o.Bysecond: p.start.Second()} {
-		if *list == nil {
-			*list = []int{start}
-		}
+	if o.Byhour == nil {
+		o.Byhour = []int{p.start.Hour()}
+	}
+	if o.Byminute == nil {
+		o.Byminute = []int{p.start.Minute()}
+	}
+	if o.Bysecond == nil {
+		o.Bysecond = []int{p.start.Second()}
 	}
 	switch {
 	case o.Freq == rrule.DAILY || p.has("BYMONTHDAY") || p.has("BYDAY"):
 		return
 	case o.Freq == rrule.WEEKLY:
-		o.Byweekday = []rrule.Weekday{days[p.start.Weekday()]}
+		o.Byweekday = []rrule.Weekday{weekdays[p.start.Weekday()]}
 		return
 	case o.Freq == rrule.YEARLY && o.Bymonth == nil:
 		o.Bymonth = []int{int(p.start.Month())}
@@ -266,31 +293,45 @@ func (p *parsed) complete() {
 	o.Bymonthday = []int{p.start.Day()}
 }
 
-// mostTimes is, by FREQ, how many times of day a rule may name: the library expands a
-// whole year, month, week or day at once.
-var mostTimes = [...]int{rrule.YEARLY: 24, rrule.MONTHLY: 300, rrule.WEEKLY: 1440, rrule.DAILY: 1440, rrule.HOURLY: 1, rrule.MINUTELY: 1}
+// maxTimes is how many times of day a rule may name, by its FREQ. The library expands a whole year,
+// month, week or day at once.
+var maxTimes = [...]int{
+	rrule.YEARLY:   24,
+	rrule.MONTHLY:  300,
+	rrule.WEEKLY:   1440,
+	rrule.DAILY:    1440,
+	rrule.HOURLY:   1,
+	rrule.MINUTELY: 1,
+}
 
-// maxSetpos is how many values BYSETPOS may have: the library tries each in every
-// year, month or week.
+// maxSetpos is how many values BYSETPOS may have. The library tries each in every year, month or
+// week.
 const maxSetpos = 5
 
-func (p *parsed) has(name string) bool { return p.parts[name] != "" }
+// has reports whether the RRULE has a part.
+func (p *parser) has(name string) bool { return p.parts[name] != "" }
 
-// check says what is wrong with the parts together: what is not supported without
-// DTSTART, what RFC 5545 excludes, and what the library does otherwise than it says,
-// or takes long for.
-func (p *parsed) check() error {
-	o, freq := &p.calendar, p.parts["FREQ"]
-	p.step = map[rrule.Frequency]time.Duration{rrule.HOURLY: time.Hour, rrule.MINUTELY: time.Minute}[o.Freq] * time.Duration(o.Interval)
+// check returns what is wrong with the parts together: they need a DTSTART, RFC 5545 forbids them,
+// or the library gets them wrong or takes long for them. It sets step.
+func (p *parser) check() error {
+	o := &p.calendar
+	freq := p.parts["FREQ"]
+	switch o.Freq {
+	case rrule.HOURLY:
+		p.step = time.Hour * time.Duration(o.Interval)
+	case rrule.MINUTELY:
+		p.step = time.Minute * time.Duration(o.Interval)
+	}
 	for name := range p.parts {
 		if p.step > 0 && strings.HasPrefix(name, "BY") {
 			return errors.New("FREQ=" + freq + " takes no BY part" + p.daily())
 		}
 	}
 	ordinals := strings.ContainsAny(p.parts["BYDAY"], "12345")
-	without := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() == 0 })
+	plainWeekdays := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() == 0 })
 	times := max(1, len(o.Byhour)) * max(1, len(o.Byminute)) * max(1, len(o.Bysecond))
-	with, interval := " does not go with FREQ="+freq+"; ", fmt.Sprintf("INTERVAL=%d", o.Interval)
+	with := " does not go with FREQ=" + freq + "; "
+	interval := fmt.Sprintf("INTERVAL=%d", o.Interval)
 	const start = "; add a DTSTART, as in DTSTART:20260105T060000"
 	for _, guard := range []struct {
 		wrong bool
@@ -299,23 +340,23 @@ func (p *parsed) check() error {
 		{freq == "", "there is no FREQ; write FREQ=DAILY or the like"},
 		{p.has("COUNT") && p.has("UNTIL"), "COUNT and UNTIL are both there; leave out one"},
 
-		{p.anchored && p.has("COUNT"), "COUNT counts from DTSTART, and there is none" + start},
-		{p.anchored && o.Freq == rrule.YEARLY, "FREQ=YEARLY needs to know in which year it starts" + start},
-		{p.anchored && p.step == 0 && o.Interval > 1, interval + " counts from DTSTART, and there is none" + start},
-		{p.anchored && p.step > day, interval + " is more than a day, and without DTSTART each midnight begins anew" + start},
-		{p.anchored && o.Freq == rrule.WEEKLY && !p.has("BYDAY"),
+		{p.startsEachDay && p.has("COUNT"), "COUNT counts from DTSTART, and there is none" + start},
+		{p.startsEachDay && o.Freq == rrule.YEARLY, "FREQ=YEARLY needs to know in which year it starts" + start},
+		{p.startsEachDay && p.step == 0 && o.Interval > 1, interval + " counts from DTSTART, and there is none" + start},
+		{p.startsEachDay && p.step > day, interval + " is more than a day, and without DTSTART each midnight begins anew" + start},
+		{p.startsEachDay && o.Freq == rrule.WEEKLY && !p.has("BYDAY"),
 			"FREQ=WEEKLY takes its weekday from DTSTART, and there is none; add BYDAY, as in BYDAY=MO, or a DTSTART"},
-		{p.anchored && o.Freq == rrule.MONTHLY && !p.has("BYDAY") && !p.has("BYMONTHDAY"),
+		{p.startsEachDay && o.Freq == rrule.MONTHLY && !p.has("BYDAY") && !p.has("BYMONTHDAY"),
 			"FREQ=MONTHLY takes its day from DTSTART, and there is none; add BYMONTHDAY, as in BYMONTHDAY=1, BYDAY or a DTSTART"},
 
 		{o.Freq == rrule.WEEKLY && p.has("BYMONTHDAY"), "BYMONTHDAY" + with + "write FREQ=MONTHLY, or BYDAY instead"},
 		{o.Freq == rrule.DAILY && p.has("BYSETPOS"), "BYSETPOS" + with + "name the times it picks in BYHOUR and BYMINUTE instead"},
 		{len(o.Bysetpos) > maxSetpos, fmt.Sprintf("BYSETPOS has %d values; %d are the most", len(o.Bysetpos), maxSetpos)},
 		{ordinals && o.Freq > rrule.MONTHLY, "BYDAY with an ordinal, as in 1MO," + with + "write FREQ=MONTHLY, or leave out the ordinal"},
-		{ordinals && without, "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
-		{times > mostTimes[o.Freq],
+		{ordinals && plainWeekdays, "BYDAY has weekdays with and without an ordinal; write MO as 1MO,2MO,3MO,4MO,5MO"},
+		{times > maxTimes[o.Freq],
 			fmt.Sprintf("the rule names %d times of day; with %s, %d are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes %d",
-				times, "FREQ="+freq, mostTimes[o.Freq], mostTimes[rrule.DAILY])},
+				times, "FREQ="+freq, maxTimes[o.Freq], maxTimes[rrule.DAILY])},
 	} {
 		if guard.wrong {
 			return errors.New(guard.text)
@@ -324,15 +365,18 @@ func (p *parsed) check() error {
 	return nil
 }
 
-// daily returns, as the end of an error, the DAILY rule that says the same as an
-// HOURLY or MINUTELY one with BY parts. Not each has one.
-func (p *parsed) daily() string {
+// daily returns the end of an error about an HOURLY or MINUTELY rule with BY parts: the DAILY rule
+// that means the same, if there is one.
+func (p *parser) daily() string {
 	const otherwise = "; write FREQ=DAILY with BYHOUR and BYMINUTE"
-	o, hours, minutes := &p.calendar, p.calendar.Interval, 60 // from one to the next
+	o := &p.calendar
+	hours := o.Interval // from one occurrence to the next
+	minutes := 60
 	switch {
 	case o.Freq == rrule.MINUTELY:
-		hours, minutes = 1, o.Interval
-	case o.Byminute != nil: // all of them in each hour
+		hours = 1
+		minutes = o.Interval
+	case o.Byminute != nil: // each of them in each hour
 		minutes = 1
 	}
 	if p.has("BYSETPOS") || 24%hours > 0 || 60%minutes > 0 {
@@ -340,15 +384,17 @@ func (p *parsed) daily() string {
 	}
 	text := "; this says the same: FREQ=DAILY"
 	for _, unit := range []struct {
-		name             string
-		all, start, step int
-		by               []int
+		name  string
+		count int // of its values
+		start int
+		step  int
+		by    []int // the rule's own list; nil: all
 	}{
 		{"BYHOUR", 24, p.start.Hour(), hours, o.Byhour},
 		{"BYMINUTE", 60, p.start.Minute(), minutes, o.Byminute},
 	} {
 		var list []string
-		for n := range unit.all {
+		for n := range unit.count {
 			if (n-unit.start)%unit.step == 0 && (unit.by == nil || slices.Contains(unit.by, n)) {
 				list = append(list, strconv.Itoa(n))
 			}

@@ -1,10 +1,9 @@
-// Package recur says when something recurs, by the recurrence rules of RFC 5545
-// and by fixed intervals. It reads no clock.
+// Package recur computes when something recurs, by the recurrence rules of RFC 5545 ([Parse]) and
+// by fixed intervals ([Every]). It reads no clock.
 //
-// The calendar of a rule is expanded by rrule-go, within bounds: [Parse] refuses
-// what that library gets wrong or would take long for, so that no rule, whoever
-// wrote it, stops the program. Any text is parsed, and any occurrence found,
-// within 50 ms.
+// The library rrule-go expands the calendar of a rule. [Parse] refuses the rules that the library
+// gets wrong or takes long for, so that a rule from a user's table cannot stop the program: any
+// text is parsed, and any occurrence found, within 50 ms.
 package recur
 
 import (
@@ -16,54 +15,55 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// A Rule says when something recurs. It is immutable and safe for concurrent
-// use. A nil Rule has no occurrence.
+// A Rule says when something recurs. It is immutable and safe for concurrent use. A nil Rule has no
+// occurrence.
 //
-// Occurrences are reckoned in wall-clock time of the rule's zone and are instants
-// afterwards: a wall time that a clock skips takes the offset before the gap, and
-// one that it shows twice is the first. HOURLY and MINUTELY step in UTC.
+// Occurrences are computed in the wall time of the rule's zone and then converted to instants. A
+// wall time that the clocks skip takes the offset before the gap; of one that they show twice, the
+// first counts. HOURLY and MINUTELY step in UTC.
+//
+// Wall times are represented as times in UTC that show the same clock.
 type Rule struct {
-	zone     *time.Location
-	start    time.Time // DTSTART on the clock of the zone, as if that were UTC
-	anchored bool      // there is no DTSTART: each midnight begins anew
+	zone          *time.Location
+	start         time.Time // wall time of DTSTART
+	startsEachDay bool      // there is no DTSTART: the rule starts anew at each midnight
 
-	step time.Duration // of rules that step through the time, else 0
+	step time.Duration // HOURLY and MINUTELY rules occur at multiples of step; 0: a calendar rule
 
-	calendar rrule.ROption // of all other rules; nothing in it depends on DTSTART
-	last     time.Time     // no later wall time is an occurrence; zero: no end
+	calendar rrule.ROption // of a calendar rule; nothing in it depends on DTSTART
+	last     time.Time     // wall time of the last occurrence; zero: no end
 
-	until  time.Time      // no later instant is one; zero: no end
-	except map[int64]bool // Unix times of EXDATE
+	until    time.Time      // no later instant is an occurrence; zero: no end
+	excluded map[int64]bool // Unix times of EXDATE
 
-	gap atomic.Pointer[gap] // the last one asked about
+	gap atomic.Pointer[gap] // the last that Next has found
 }
 
-// A gap is a time without occurrences but its end: rows that are due together ask
-// for the same one.
+// A gap is a time from which on, until to, nothing occurs. Rows that are due together ask for the
+// same one.
 type gap struct{ from, to time.Time }
 
 const (
 	day = 24 * time.Hour
 
-	// The clocks of no zone were ever moved by more.
+	// maxJump is the most by which the clocks of a zone were ever moved.
 	maxJump = day
 )
 
-// Every returns the rule of the multiples of d since 1970 UTC, to the
-// microsecond. It has no occurrence if d is not more than 0.
+// Every returns the rule that occurs at the multiples of d since 1970 UTC. d is cut to
+// microseconds. The rule has no occurrence if d <= 0.
 func Every(d time.Duration) *Rule {
 	if d <= 0 {
 		return nil
 	}
-	return &Rule{zone: time.UTC, start: time.Unix(0, 0).UTC(), step: max(d.Truncate(time.Microsecond), time.Microsecond)}
+	step := max(d.Truncate(time.Microsecond), time.Microsecond)
+	return &Rule{zone: time.UTC, start: time.Unix(0, 0).UTC(), step: step}
 }
 
-// First returns the first occurrence at or after t, in UTC. It returns false if
-// there is none.
+// First returns the first occurrence at or after t, in UTC; false: there is none.
 func (r *Rule) First(t time.Time) (time.Time, bool) { return r.Next(t.Add(-1)) }
 
-// Next returns the first occurrence strictly after t, in UTC. It returns false if
-// there is none.
+// Next returns the first occurrence after t, in UTC; false: there is none.
 func (r *Rule) Next(t time.Time) (time.Time, bool) {
 	if r == nil {
 		return time.Time{}, false
@@ -71,9 +71,9 @@ func (r *Rule) Next(t time.Time) (time.Time, bool) {
 	if g := r.gap.Load(); g != nil && !t.Before(g.from) && t.Before(g.to) {
 		return g.to, true
 	}
-	next := r.after(t)
-	for r.except[next.Unix()] && !next.IsZero() {
-		next = r.after(next)
+	next := r.unfiltered(t)
+	for r.excluded[next.Unix()] && !next.IsZero() {
+		next = r.unfiltered(next)
 	}
 	if next.IsZero() || !r.until.IsZero() && next.After(r.until) {
 		return time.Time{}, false
@@ -82,32 +82,37 @@ func (r *Rule) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// after returns the first occurrence after t, zero if there is none. EXDATE and
-// UNTIL are still to be regarded.
-func (r *Rule) after(t time.Time) (next time.Time) {
-	wall := clock(t, r.zone)
+// unfiltered returns the first occurrence after t without regard to EXDATE and UNTIL, zero if there
+// is none.
+func (r *Rule) unfiltered(t time.Time) time.Time {
+	wall := wallTime(t, r.zone)
 	switch {
-	case r.step > 0 && r.anchored:
-		next = stepAfter(instant(midnight(wall), r.zone), t, r.step)
-		if tomorrow := instant(midnight(wall).Add(day), r.zone); tomorrow.After(t) && tomorrow.Before(next) {
+	case r.step > 0 && r.startsEachDay:
+		today := instant(midnight(wall), r.zone)
+		tomorrow := instant(midnight(wall).Add(day), r.zone)
+		next := stepAfter(today, t, r.step)
+		if tomorrow.After(t) && tomorrow.Before(next) {
 			return tomorrow
 		}
 		return next
 	case r.step > 0:
 		return stepAfter(instant(r.start, r.zone), t, r.step)
 	}
-	// A wall time in a gap may come after later ones. Parse has walked the rule once;
-	// should the library fail later, then this is the end.
+	// A wall time that the clocks skip may become a later instant than the wall times after it,
+	// so walk goes on for a while behind the first that is found. Parse has walked the whole rule
+	// without an error; if the library fails now, the rule ends here.
+	var next time.Time
 	_ = r.walk(wall.Add(-maxJump), func(wall time.Time) bool {
-		if at := instant(wall, r.zone); at.After(t) && (next.IsZero() || at.Before(next)) {
+		at := instant(wall, r.zone)
+		if at.After(t) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
-		return next.IsZero() || wall.Before(clock(next, r.zone).Add(maxJump))
+		return next.IsZero() || wall.Before(wallTime(next, r.zone).Add(maxJump))
 	})
 	return next
 }
 
-// stepAfter returns the first of start, start + step … that is after t.
+// stepAfter returns the first of start, start + step, start + 2·step … that is after t.
 func stepAfter(start, t time.Time, step time.Duration) time.Time {
 	if t.Before(start) {
 		return start
@@ -116,13 +121,13 @@ func stepAfter(start, t time.Time, step time.Duration) time.Time {
 	return time.UnixMicro(start.UnixMicro() + n*step.Microseconds()).UTC()
 }
 
-// walk visits the wall times of a calendar rule from one on, in ascending order,
-// until the last one or until visit returns false.
+// walk visits the wall times of a calendar rule at or after from, in ascending order, until the
+// last one or until visit returns false.
 //
-// The library would walk there from DTSTART, and an empty rule to the year 9999.
-// It is handed the rule from the period of from instead, and this a multiple of
-// 400 years later, after which the calendar repeats itself: it has 300 to 700
-// years to walk.
+// The library walks from DTSTART to the year 9999 at most, which takes long for a rule that never
+// occurs. So walk gives it the rule as if it started in the period of from, and moved to the end of
+// that time by a multiple of 400 years, after which the calendar repeats itself. That leaves 300 to
+// 700 years to walk.
 func (r *Rule) walk(from time.Time, visit func(wall time.Time) bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -149,10 +154,11 @@ func (r *Rule) walk(from time.Time, visit func(wall time.Time) bool) (err error)
 	}
 }
 
-// period returns where the period of the rule begins, of INTERVAL years, months,
-// weeks or days, that the wall time is in, at the earliest the first one.
+// period returns the beginning of the period of the rule that holds the wall time: of INTERVAL
+// years, months, weeks or days. Before DTSTART it returns the first period.
 func (r *Rule) period(wall time.Time) time.Time {
-	first, n := midnight(r.start), r.calendar.Interval
+	first := midnight(r.start)
+	n := r.calendar.Interval
 	switch r.calendar.Freq {
 	case rrule.YEARLY:
 		years := max(0, wall.Year()-first.Year()) / n * n
@@ -161,65 +167,66 @@ func (r *Rule) period(wall time.Time) time.Time {
 		months := max(0, 12*(wall.Year()-first.Year())+int(wall.Month()-first.Month())) / n * n
 		return time.Date(first.Year(), first.Month()+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
 	case rrule.WEEKLY:
-		first = first.AddDate(0, 0, -(int(first.Weekday())+6-r.calendar.Wkst.Day())%7)
+		daysIntoWeek := (int(first.Weekday()) + 6 - r.calendar.Wkst.Day()) % 7
+		first = first.AddDate(0, 0, -daysIntoWeek)
 		n *= 7
 	}
 	days := int(max(0, wall.Unix()-first.Unix())/86400) / n * n
 	return first.AddDate(0, 0, days)
 }
 
+// offset returns by how much the clocks of the zone are ahead of UTC at t.
 func offset(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// clock returns what the clock of the zone shows at t, as if that were UTC.
-func clock(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(offset(t, zone)) }
+// wallTime returns the wall time of t in the zone.
+func wallTime(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(offset(t, zone)) }
 
 func midnight(wall time.Time) time.Time { return wall.Truncate(day) }
 
-// instant returns when the clock of the zone shows the wall time, in UTC: the
-// first time if it does so twice, and by the offset before the gap if it never
-// does (RFC 5545, 3.3.5).
+// instant returns when the clocks of the zone show the wall time, in UTC: the first time if they do
+// so twice, and by the offset before the gap if they skip it (RFC 5545, 3.3.5).
 func instant(wall time.Time, zone *time.Location) time.Time {
-	at := wall.Add(-offset(wall.Add(-day), zone)) // by the offset before any change
-	if changed := wall.Add(-offset(at, zone)); clock(changed, zone).Equal(wall) {
-		return changed
+	before := wall.Add(-offset(wall.Add(-day), zone)) // by the offset before any change
+	after := wall.Add(-offset(before, zone))
+	if wallTime(after, zone).Equal(wall) {
+		return after
 	}
-	return at
+	return before
 }
 
-// keptRules is how many rules of rows are remembered at most.
-const keptRules = 2000
+// maxRules is how many rules of rows are kept at most.
+const maxRules = 2000
 
-// Rules parses the rules of rows and remembers them. Each rule remembers the last gap
-// that was asked about. It is safe for concurrent use.
+// Rules parses the rules of rows and keeps the parsed ones. It is safe for concurrent use.
 type Rules struct {
 	zone *time.Location
 
-	mu    sync.Mutex
-	known map[string]func() (*Rule, error)
+	mu     sync.Mutex
+	parsed map[string]func() (*Rule, error)
 }
 
-// NewRules returns Rules that parse as [Parse] does with the zone.
+// NewRules returns Rules whose texts are parsed by [Parse] with the zone.
 func NewRules(zone *time.Location) *Rules {
-	return &Rules{zone: zone, known: make(map[string]func() (*Rule, error))}
+	return &Rules{zone: zone, parsed: make(map[string]func() (*Rule, error))}
 }
 
-// Parse is as [Parse], and errors are remembered as well.
+// Parse returns the same as [Parse]. Errors are kept as well.
 func (r *Rules) Parse(text string) (*Rule, error) {
 	if len(text) > maxText {
-		return Parse(text, r.zone) // refused at once, and not worth the memory
+		return Parse(text, r.zone) // which refuses it at once, so it is not worth the memory
 	}
 	r.mu.Lock()
-	parsed := r.known[text]
-	if parsed == nil {
-		if len(r.known) == keptRules {
-			clear(r.known) // what is still in use comes back
+	parse := r.parsed[text]
+	if parse == nil {
+		if len(r.parsed) == maxRules {
+			clear(r.parsed) // rules that are still in use are parsed again
 		}
-		parsed = sync.OnceValues(func() (*Rule, error) { return Parse(text, r.zone) })
-		r.known[text] = parsed
+		parse = sync.OnceValues(func() (*Rule, error) { return Parse(text, r.zone) })
+		r.parsed[text] = parse
 	}
 	r.mu.Unlock()
-	return parsed()
+	return parse()
 }
