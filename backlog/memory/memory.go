@@ -1,5 +1,6 @@
-// Package memory holds records in memory. It serves tests, dry runs and
-// simulations: the same engine runs on it as on a database.
+// Package memory is a table in memory, for tests, dry runs and simulations. The
+// same engine runs on it as on a database, and package storetest holds every
+// other store to what it does.
 package memory
 
 import (
@@ -20,21 +21,22 @@ import (
 )
 
 // Options say what the statuses of a table mean. The zero value is the table
-// of the documentation: NEW, ERROR and SUCCESS, and none for dead records.
+// of the documentation, with NEW, ERROR and SUCCESS and no dead status.
 type Options struct {
 	New     []string // records never tried; default NEW
 	Error   string   // records that failed; default ERROR
 	Success string   // default SUCCESS
 	Dead    string   // default: none, records stay in Error
 
-	// ErrorKeep leaves the status as it is on an error, and on a rejection
-	// too where there is no Dead. Error then means nothing and the failed
-	// lane is empty.
+	// ErrorKeep leaves the status as it is after an error, and after a
+	// rejection too if there is no Dead. Error is then ignored, and the failed
+	// lane is empty unless Policy counts failures.
 	ErrorKeep bool
 
 	// Policy decides which failed records are due; nil: all of them. With
-	// ErrorKeep, who has failed is told by its count. With a Refresher, rows are
-	// started by their Refresh, and a status only shows what is so.
+	// ErrorKeep, a record has failed if its count of failures is above 0. With a
+	// Refresher, Row.Memory says when a row is started, and its status does not
+	// matter.
 	Policy *backlog.Policy
 
 	// NullDate says when a record without a date is due: "newest" in every
@@ -42,8 +44,8 @@ type Options struct {
 	// after all others; "skip", the default, never.
 	NullDate string
 
-	// Refuses is given each row as it would be written by the engine, and returns why the table
-	// refuses that, as a constraint does. It must not use the table. Nil: it takes all.
+	// Refuses is called with each row that the engine is about to write, and returns why the
+	// table refuses it, like a constraint. It must not use the table. Nil: nothing is refused.
 	Refuses func(Row) error
 }
 
@@ -51,41 +53,43 @@ type Options struct {
 type Row struct {
 	Key      backlog.Key // parts are int64, float64, string or []byte
 	Status   string      // empty: NULL
-	Inserted time.Time   // zero: no date; else it counts as one between 1678 and 2262
-	NullDate string      // without a date: when it is due, as [Options].NullDate, which is the default
-	Eligible time.Time   // not selected before; zero: at once
-	Expires  time.Time   // not selected after; zero: never
+	Inserted time.Time   // zero: no date; dates before 1678 or after 2262 count as those
+	NullDate string      // when a row without a date is due; "": as [Options].NullDate says
+	Eligible time.Time   // not selected before that; zero: at once
+	Expires  time.Time   // not selected after that; zero: never
 
 	// Columns are what handlers are given, in alphabetical order. The table
-	// has the columns of all rows ever inserted; one that a row lacks is
+	// has the columns of all rows ever inserted. A column that a row lacks is
 	// NULL. The values must not be changed afterwards.
 	Columns map[string]any
 
 	Attempts  int
 	LastError string
 
-	Memory  backlog.Memory // what a policy keeps; only with one that does
+	Memory  backlog.Memory // what the policy keeps, if it keeps anything
 	InRetry bool           // a planned retry is pending
 }
 
 // A Store is a table in memory: a [backlog.Store] that can also count, expire
-// and be locked. Its methods may be called concurrently. A page costs about
-// as much as it has records, however many the table has; one of the widest tier
-// also looks at those that are too old.
+// and be locked. Its methods may be called concurrently. The cost of a page
+// grows with its records, not with the table; a page of the widest tier also
+// passes those that are too old.
 type Store struct {
 	o    Options
 	rule *backlog.Rule // of the policy
 
-	// By what the policy keeps of a row: the lane that it is in, and what an outcome makes of it.
+	// lane returns the lane of a row, and whether the row is pending in it. settle writes an
+	// outcome into a row, and returns false if the row has changed since it was read. Both
+	// depend on the kind of policy.
 	lane   func(*entry) (lane backlog.Lane, pending bool)
 	settle func(*entry, *backlog.Settlement) bool
 
-	expires bool // rows die of age, or when they are given up
+	expires bool // rows die by age, or when they are given up
 
 	mu    sync.RWMutex
 	rows  map[uint64]*entry // by Key.Hash
 	lanes [2]*index         // by backlog.Lane
-	names []string          // of all columns, sorted; replaced, never changed, since records share it
+	names []string          // of all columns, sorted; replaced and never changed, because records share it
 	locks map[string]*lock
 }
 
@@ -103,8 +107,10 @@ func New(o Options) *Store {
 	if len(o.New) == 0 {
 		o.New = []string{"NEW"}
 	}
-	o.Error, o.Success, o.NullDate = cmp.Or(o.Error, "ERROR"), cmp.Or(o.Success, "SUCCESS"), cmp.Or(o.NullDate, "skip")
 	o.New = slices.Clone(o.New)
+	o.Error = cmp.Or(o.Error, "ERROR")
+	o.Success = cmp.Or(o.Success, "SUCCESS")
+	o.NullDate = cmp.Or(o.NullDate, "skip")
 	s := &Store{o: o, rule: o.Policy.Rule(), rows: make(map[uint64]*entry), locks: make(map[string]*lock)}
 	s.lane = s.laneByStatus
 	s.settle = s.settleStatus
@@ -121,8 +127,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// Insert adds rows, all of them or, with an error, none. It is an error if a
-// key is there already or has a part of a type that no database gives.
+// Insert adds rows, all of them or, with an error, none. It is an error if the
+// table has a key already, or if a part of a key has a type that no database gives.
 func (s *Store) Insert(rows ...Row) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +154,7 @@ func (s *Store) add(r Row) error {
 	if r.Key.IsZero() {
 		return errors.New("the key is empty")
 	}
-	for i := range r.Key.Len() { // an int, say, would come out of a cursor's trip through JSON as another type
+	for i := range r.Key.Len() { // a cursor stored as JSON would return an int, for example, as another type
 		switch part := r.Key.Part(i).(type) {
 		case int64, float64, string, []byte:
 		default:
@@ -158,7 +164,7 @@ func (s *Store) add(r Row) error {
 	if s.rows[r.Key.Hash()] != nil {
 		return errors.New("the key is there already")
 	}
-	if !r.Inserted.IsZero() { // as read from a database: no monotonic clock, no zone
+	if !r.Inserted.IsZero() { // a time from a database has no monotonic reading and no zone
 		r.Inserted = r.Inserted.Round(0).UTC()
 	}
 	r.Columns = maps.Clone(r.Columns)
@@ -168,7 +174,7 @@ func (s *Store) add(r Row) error {
 	return nil
 }
 
-// enter puts the entry into the index that it belongs to.
+// enter adds the entry to its lane, if it is in one.
 func (s *Store) enter(e *entry) {
 	x := s.index(e)
 	if x == nil {
@@ -176,7 +182,7 @@ func (s *Store) enter(e *entry) {
 	}
 	switch {
 	case x.byWait:
-		e.at = nanos(s.rule.Order(&e.Memory)) // the first of all where it is zero
+		e.at = nanos(s.rule.Order(&e.Memory)) // the zero time is the first of all
 	case !e.Inserted.IsZero():
 		e.at = nanos(e.Inserted)
 	case s.dateless(e, "oldest"):
@@ -187,7 +193,7 @@ func (s *Store) enter(e *entry) {
 	x.tree.Set(e)
 }
 
-// leave takes the entry out of the index that it belongs to.
+// leave removes the entry from its lane, if it is in one.
 func (s *Store) leave(e *entry) {
 	if x := s.index(e); x != nil {
 		x.tree.Delete(e)
@@ -204,7 +210,7 @@ func (s *Store) drop(k backlog.Key) bool {
 	return true
 }
 
-// Row returns the row with the given key and whether there is one.
+// Row returns the row with the key, and whether there is one.
 func (s *Store) Row(k backlog.Key) (Row, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -227,8 +233,8 @@ func (s *Store) Rows() []Row {
 	return rows
 }
 
-// Update changes a row, but not its key, as another program would, and reports
-// whether it exists.
+// Update has f change a row, as another program would, and reports whether the
+// row exists. f must not change the key.
 func (s *Store) Update(k backlog.Key, f func(*Row)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,15 +253,14 @@ func (s *Store) Delete(k backlog.Key) bool {
 	return s.drop(k)
 }
 
-// change changes what an entry's place in its lane depends on.
+// change has f change an entry, and moves the entry to its place in its lane.
 func (s *Store) change(e *entry, f func()) {
 	s.leave(e)
 	f()
 	s.enter(e)
 }
 
-// index returns the index that the entry belongs to, nil if no pass may ever
-// take it.
+// index returns the lane that the entry is in, nil if no pass may ever take it.
 func (s *Store) index(e *entry) *index {
 	lane, pending := s.lane(e)
 	if !pending || s.dateless(e, "skip") {
@@ -264,24 +269,29 @@ func (s *Store) index(e *entry) *index {
 	return s.lanes[lane]
 }
 
-// dateless reports whether the entry has no date and is due as the word says.
-func (s *Store) dateless(e *entry, word string) bool {
-	return e.Inserted.IsZero() && cmp.Or(e.NullDate, s.o.NullDate) == word
+// dateless reports whether the entry has no date, and nullDate says when it is due.
+func (s *Store) dateless(e *entry, nullDate string) bool {
+	return e.Inserted.IsZero() && cmp.Or(e.NullDate, s.o.NullDate) == nullDate
 }
 
-// laneByStarts returns the lane of a row whose attempts are started, and whether it waits for
-// its next start.
+// laneByStarts returns the lane of a row under a policy with deadlines, and whether it waits
+// for its next start.
 func laneByStarts(e *entry) (lane backlog.Lane, pending bool) {
 	m := &e.Memory
-	return backlog.Lane(min(max(m.AttemptNo, 0), 1)), !m.Next.IsZero() && !e.runs() && !m.Disabled
+	lane = backlog.Fresh
+	if m.AttemptNo > 0 {
+		lane = backlog.Failed
+	}
+	return lane, !m.Next.IsZero() && !e.runs() && !m.Disabled
 }
 
-// laneByStatus returns the lane that the status means and whether it is a pending
-// one. A failed record that is not pending is one that the policy has given up. Where Error is also Dead, a failed record is not pending.
+// laneByStatus returns the lane of a row by its status, and whether the row is pending. The
+// policy has given up a row that is in the failed lane and not pending. A status that is both
+// Error and Dead is a dead one.
 func (s *Store) laneByStatus(e *entry) (lane backlog.Lane, pending bool) {
 	switch {
 	case e.Status == "" || e.Status == s.o.Dead:
-		return 0, false
+		return backlog.Fresh, false
 	case slices.Contains(s.o.New, e.Status):
 		if s.o.ErrorKeep && e.Memory.Failures > 0 {
 			return backlog.Failed, !s.o.Policy.GivenUp(e.Memory.Failures)
@@ -290,7 +300,7 @@ func (s *Store) laneByStatus(e *entry) (lane backlog.Lane, pending bool) {
 	case e.Status == s.o.Error && !s.o.ErrorKeep:
 		return backlog.Failed, !s.o.Policy.GivenUp(e.Memory.Failures)
 	}
-	return 0, false
+	return backlog.Fresh, false
 }
 
 // TryLock implements [backlog.Locker] between the users of one Store.
@@ -320,8 +330,8 @@ func (l *lock) Check(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), l.held())
 }
 
-// Unlock implements [backlog.Lock]. Unlocking twice is an error and leaves
-// the next holder's lock alone.
+// Unlock implements [backlog.Lock]. A second call is an error, and does not
+// unlock the next holder's lock.
 func (l *lock) Unlock() error {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -339,20 +349,21 @@ func (l *lock) held() error {
 	return nil
 }
 
-// Where records without a date stand: before or after all that have one.
+// The dates that records without a date have in the order of a lane, newer or
+// older than all others.
 const (
 	newest int64 = math.MaxInt64
 	oldest int64 = math.MinInt64
 )
 
-// Times between these can be told from newest and oldest.
+// The range of the other dates.
 var (
 	latest   = time.Unix(0, newest-1)
 	earliest = time.Unix(0, oldest+1)
 )
 
-// nanos returns the time in nanoseconds since 1970, those out of range as the
-// nearest that is within.
+// nanos returns the time in nanoseconds since 1970, or the nearest one that is
+// within the range.
 func nanos(t time.Time) int64 {
 	switch {
 	case t.Before(earliest):
@@ -363,7 +374,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// An entry is a row with the time by which it stands in its lane. Without a key it is the
+// An entry is a row with the time by which its lane is ordered. An entry without a key is the
 // place before all rows of its time.
 type entry struct {
 	Row
@@ -376,14 +387,16 @@ func (e *entry) copy() Row {
 	return r
 }
 
-// due reports whether the row's own times let it be selected now.
-func (e *entry) due(now time.Time) bool {
-	return (e.Eligible.IsZero() || !e.Eligible.After(now)) &&
-		(e.Expires.IsZero() || !now.After(e.Expires))
+// selectable reports whether now is within the row's own times.
+func (e *entry) selectable(now time.Time) bool {
+	eligible := e.Eligible.IsZero() || !e.Eligible.After(now)
+	expired := !e.Expires.IsZero() && now.After(e.Expires)
+	return eligible && !expired
 }
 
-// An index holds entries in the order of a lane: newest first, then the greatest key, or
-// byWait the other way round, the longest waiting first, then the least key.
+// An index holds the entries of a lane in its order: the newest first and, of one time, the
+// greatest key first. With byWait it is the reverse: the one that has waited longest first,
+// then the least key.
 type index struct {
 	tree   *btree.BTreeG[*entry]
 	byWait bool
@@ -395,22 +408,26 @@ func newIndex(byWait bool) *index {
 	return x
 }
 
-// compare returns -1, 0 or 1 as a stands before, at or after b.
+// compare returns -1 if a comes before b, 0 if both have the same place, and 1 if a comes
+// after b.
 func (x *index) compare(a, b *entry) int {
 	if x.byWait {
-		a, b = b, a
+		if c := cmp.Compare(a.at, b.at); c != 0 {
+			return c
+		}
+		return a.Key.Compare(b.Key)
 	}
-	switch c := cmp.Compare(b.at, a.at); {
-	case c != 0:
+	if c := cmp.Compare(b.at, a.at); c != 0 {
 		return c
-	case !x.byWait && (a.Key.IsZero() || b.Key.IsZero()):
+	}
+	if a.Key.IsZero() || b.Key.IsZero() { // a place without a key comes before all keys
 		return cmp.Compare(a.Key.Len(), b.Key.Len())
 	}
 	return b.Key.Compare(a.Key)
 }
 
-// after yields the entries after p, which need not be there, and p too if before is told.
-// The index must not change meanwhile.
+// after yields the entries after p, which need not be in the index, and p too if before is set.
+// The index must not change during the iteration.
 func (x *index) after(p *entry, before bool) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		x.tree.Ascend(p, func(e *entry) bool {

@@ -13,47 +13,52 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// Pending implements [backlog.Store]. A page looks at no more than q.Limit
-// rows: those not yet eligible, or expired, make it shorter.
+// Pending implements [backlog.Store]. A page reads no more than q.Limit rows. It is
+// shorter if some of them are not eligible yet, or expired.
 func (s *Store) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	lane := s.lanes[q.Lane]
-	after, until := lane.place(q.After), lane.place(q.Until)
+	after := lane.place(q.After)
+	until := lane.place(q.Until)
 	if err := ctx.Err(); err != nil {
 		return backlog.Page{}, err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	page := backlog.Page{Next: q.After, Records: make([]backlog.Record, 0, min(q.Limit, lane.tree.Len()))}
-	looked := 0
+	read := 0
 	for e := range s.window(q, after) {
 		if !q.Until.IsZero() {
-			if c := lane.compare(e, until); c > 0 || c == 0 && q.Until.Before {
+			c := lane.compare(e, until)
+			if c > 0 || c == 0 && q.Until.Before {
 				break
 			}
 		}
-		if page.More = looked == q.Limit; page.More {
+		if read == q.Limit {
+			page.More = true
 			break
 		}
-		looked++
+		read++
 		page.Next = e.cursor()
-		if e.due(q.Now) {
+		if e.selectable(q.Now) {
 			page.Records = append(page.Records, s.record(e, q.Lane))
 		}
 	}
 	return page, nil
 }
 
-// window yields the entries of the query's lane and ages that come after a place, and
-// are due where a policy keeps the lane.
+// window yields the entries of the query's lane that come after a place, are of the query's
+// ages and, in a lane that is ordered by waiting time, are due.
 func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 	lane := s.lanes[q.Lane]
 	return func(yield func(*entry) bool) {
 		for e := range lane.after(after, q.After.Before) {
-			skip, last := false, false // and all that come after it
-			if s.rule.Aged() && (s.dateless(e, "oldest") && !q.Widest || !e.Inserted.IsZero() && e.Inserted.Before(q.Since)) {
-				skip, last = true, !lane.byWait && !q.Widest
+			skip := false
+			last := false // all entries after it are skipped, too
+			if s.rule.Aged() && s.tooOld(e, q) {
+				skip = true
+				last = !lane.byWait && !q.Widest
 			} else if lane.byWait {
-				m := e.remembers()
+				m := e.remembered()
 				at, ok := s.rule.At(q.Lane, &m)
 				skip = !ok || at.After(q.Now)
 				last = skip && s.rule.InOrder()
@@ -63,6 +68,14 @@ func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 			}
 		}
 	}
+}
+
+// tooOld reports whether the entry is older than the query's ages.
+func (s *Store) tooOld(e *entry, q backlog.Query) bool {
+	if e.Inserted.IsZero() {
+		return s.dateless(e, "oldest") && !q.Widest
+	}
+	return e.Inserted.Before(q.Since)
 }
 
 func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
@@ -76,7 +89,7 @@ func (s *Store) record(e *entry, lane backlog.Lane) backlog.Record {
 		Cursor:   e.cursor(),
 	}
 	if s.o.Policy.Keeps() {
-		r.Memory = new(e.remembers())
+		r.Memory = new(e.remembered())
 	}
 	if len(s.names) > 0 {
 		r.Values = make([]any, len(s.names))
@@ -91,7 +104,7 @@ func (e *entry) cursor() backlog.Cursor {
 	return backlog.Cursor{Order: e.at, Key: e.Key}
 }
 
-// place returns the cursor's place, for the zero Cursor that before all records.
+// place returns the place of a cursor. The zero Cursor is the place before all records.
 func (x *index) place(c backlog.Cursor) *entry {
 	at, ok := c.Order.(int64)
 	switch {
@@ -104,7 +117,7 @@ func (x *index) place(c backlog.Cursor) *entry {
 }
 
 // Settle implements [backlog.Store]. The state of a row is its status. A
-// group that is too large is refused as a whole.
+// group of more than [backlog.MaxGroup] is refused as a whole.
 func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
@@ -117,10 +130,11 @@ func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]bac
 	return s.write(ctx, group, true, s.settle)
 }
 
-// write writes what next makes of the rows, if it says that it may, or tries that alone.
+// write has settle change the rows of a group, each unless settle returns false. A trial
+// changes nothing, and returns the same.
 func (s *Store) write(
-	ctx context.Context, group []backlog.Settlement, trial bool, next func(*entry, *backlog.Settlement) bool,
-) (left []backlog.Unsettled, err error) {
+	ctx context.Context, group []backlog.Settlement, trial bool, settle func(*entry, *backlog.Settlement) bool,
+) (unsettled []backlog.Unsettled, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -130,20 +144,20 @@ func (s *Store) write(
 		e := s.rows[group[i].Record.Key.Hash()]
 		err := backlog.ErrConflict
 		if e != nil {
-			err = s.apply(e, trial, func(e *entry) bool { return next(e, &group[i]) })
+			err = s.apply(e, trial, func(e *entry) bool { return settle(e, &group[i]) })
 		}
 		if err != nil {
-			left = append(left, backlog.Unsettled{Index: i, Err: err})
+			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: err})
 		}
 	}
-	return left, nil
+	return unsettled, nil
 }
 
-// apply gives a row what next makes of it, unless that says that it may not, or the table
-// refuses it. A trial leaves it as it is.
-func (s *Store) apply(e *entry, trial bool, next func(*entry) bool) error {
+// apply has f change a row, unless f returns false or the table refuses the result. A trial
+// leaves the row as it is.
+func (s *Store) apply(e *entry, trial bool, f func(*entry) bool) error {
 	after := *e
-	if !next(&after) {
+	if !f(&after) {
 		return backlog.ErrConflict
 	}
 	if s.o.Refuses != nil {
@@ -157,16 +171,17 @@ func (s *Store) apply(e *entry, trial bool, next func(*entry) bool) error {
 	return nil
 }
 
-// unchanged reports whether the row is as it was read. The number of failures alone may tell
-// that it is no longer in the lane in which it was read, or that a failure to be counted is not
-// the next one.
+// unchanged reports whether the row is as it was read, so that the outcome may be written. A
+// success may be written though the row has failed again since, unless the record is Exact.
+// With ErrorKeep the number of failures alone shows in which lane the row is.
 func (s *Store) unchanged(e *entry, g *backlog.Settlement) bool {
 	r := g.Record
-	tried := r.Attempts >= 0 && e.Attempts != r.Attempts
-	failed := max(e.Memory.Failures, 0) != max(r.Memory.Failed(), 0)
-	mayBeWritten := r.Exact && (tried || failed)
-	failedSince := failed && g.Target != backlog.RowSuccess
-	if mayBeWritten || failedSince {
+	attemptsDiffer := r.Attempts >= 0 && e.Attempts != r.Attempts
+	failuresDiffer := max(e.Memory.Failures, 0) != max(r.Memory.Failed(), 0)
+	if r.Exact && (attemptsDiffer || failuresDiffer) {
+		return false
+	}
+	if failuresDiffer && g.Target != backlog.RowSuccess {
 		return false
 	}
 	lane, _ := s.lane(e)
@@ -185,7 +200,7 @@ func (s *Store) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 	return unchanged, ctx.Err()
 }
 
-// settleStatus writes an outcome, unless the row has been changed.
+// settleStatus writes an outcome under a policy without deadlines, unless the row has changed.
 func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	if !s.unchanged(e, g) {
 		return false
@@ -215,17 +230,19 @@ func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	return true
 }
 
-// diesOfAge reports whether a pending record is too old, or past its own time, or the policy has
+// diesOfAge reports whether a record is too old or past its own time of expiry, or the policy has
 // given it up.
 func (s *Store) diesOfAge(e *entry, x backlog.Expiry) bool {
 	lane, pending := s.lane(e)
 	if !pending {
 		return lane == backlog.Failed
 	}
-	return !e.Inserted.IsZero() && e.Inserted.Before(x.Before) || !e.Expires.IsZero() && e.Expires.Before(x.Now)
+	tooOld := !e.Inserted.IsZero() && e.Inserted.Before(x.Before)
+	expired := !e.Expires.IsZero() && e.Expires.Before(x.Now)
+	return tooOld || expired
 }
 
-// Expire implements [backlog.Expirer]. Nothing is locked while a function is called.
+// Expire implements [backlog.Expirer]. It holds no mutex while it calls a function of x.
 func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -256,7 +273,7 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	return len(died), err
 }
 
-// choose returns the records that can expire, and do so.
+// choose returns the records that can expire, and for which x.Dies returns true.
 func (s *Store) choose(ctx context.Context, records []backlog.Record, x backlog.Expiry) (list []backlog.Record, err error) {
 	for i := range records {
 		if err := ctx.Err(); err != nil {
@@ -264,7 +281,7 @@ func (s *Store) choose(ctx context.Context, records []backlog.Record, x backlog.
 		}
 		why := s.expire(&records[i], true)
 		switch {
-		case errors.Is(why, backlog.ErrConflict): // others were quicker
+		case errors.Is(why, backlog.ErrConflict): // the row has changed since
 		case why != nil:
 			x.Refused(&records[i], why)
 		case !x.Dies(&records[i]):
@@ -276,7 +293,7 @@ func (s *Store) choose(ctx context.Context, records []backlog.Record, x backlog.
 	return list, nil
 }
 
-// expire gives the row of a record the dead status, or tries that alone.
+// expire gives the row of a record the dead status. A trial leaves the row as it is.
 func (s *Store) expire(r *backlog.Record, trial bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,13 +302,15 @@ func (s *Store) expire(r *backlog.Record, trial bool) error {
 		return backlog.ErrConflict
 	}
 	return s.apply(e, trial, func(e *entry) bool {
-		e.Status, e.InRetry, e.Memory.Next = s.o.Dead, false, time.Time{}
+		e.Status = s.o.Dead
+		e.InRetry = false
+		e.Memory.Next = time.Time{}
 		return true
 	})
 }
 
-// list returns the records of the rows for which the function says so, each in the lane
-// that it says. It looks at every row.
+// list returns the records of the rows for which the function returns true, each in the lane
+// that it returns. It reads every row.
 func (s *Store) list(which func(*entry) (backlog.Lane, bool)) (list []backlog.Record) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -303,11 +322,11 @@ func (s *Store) list(which func(*entry) (backlog.Lane, bool)) (list []backlog.Re
 	return list
 }
 
-// Ping implements [backlog.Pinger]: memory is always there.
+// Ping implements [backlog.Pinger]. Memory is always available.
 func (s *Store) Ping(ctx context.Context) error { return ctx.Err() }
 
-// Count counts the rows at a time, as [inspect.Counts] says. A row without a status counts under
-// NULL. It looks at every row.
+// Count counts the rows as [inspect.Counts] describes. A row without a status counts under NULL.
+// It reads every row.
 func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration) (inspect.Counts, error) {
 	if err := ctx.Err(); err != nil {
 		return inspect.Counts{}, err
@@ -353,8 +372,8 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return counts, nil
 }
 
-// remembers returns what the row remembers: without an attempt it has no deadline.
-func (e *entry) remembers() backlog.Memory {
+// remembered returns what the row remembers. Without a running attempt that has no deadline.
+func (e *entry) remembered() backlog.Memory {
 	m := e.Memory
 	if !e.runs() {
 		m.Deadline = time.Time{}
@@ -362,13 +381,14 @@ func (e *entry) remembers() backlog.Memory {
 	return m
 }
 
-// runs reports whether the row has an attempt: a save may empty either column.
+// runs reports whether the row has a running attempt. A save may empty either column.
 func (e *entry) runs() bool { return !e.Memory.Deadline.IsZero() && e.Memory.UID != "" }
 
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	left, err := s.write(ctx, group, false, func(e *entry, g *backlog.Settlement) bool {
-		read, now := g.Record.Memory, &e.Memory
+	unsettled, err := s.write(ctx, group, false, func(e *entry, g *backlog.Settlement) bool {
+		read := g.Record.Memory
+		now := &e.Memory
 		if now.UID != read.UID || !now.Next.Equal(read.Next) || now.Disabled {
 			return false
 		}
@@ -376,40 +396,45 @@ func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 		return true
 	})
 	for i := range group {
-		isLeft := func(u backlog.Unsettled) bool { return u.Index == i }
-		if err == nil && !slices.ContainsFunc(left, isLeft) {
+		isUnsettled := func(u backlog.Unsettled) bool { return u.Index == i }
+		if err == nil && !slices.ContainsFunc(unsettled, isUnsettled) {
 			group[i].Record.Memory = new(*group[i].Memory)
 		}
 	}
-	return left, err
+	return unsettled, err
 }
 
-// endAttempt is the end of an attempt, unless the row has it no more. A row that was saved before
-// its deadline keeps what was saved.
+// endAttempt writes the end of an attempt, unless the row no longer has that attempt. A row that
+// was saved during the attempt keeps its next start.
 func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
-	read, next, now := g.Record.Memory, g.Memory, &e.Memory
-	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
-	switch {
-	case now.UID != read.UID || stopped:
+	read := g.Record.Memory
+	next := g.Memory
+	now := &e.Memory
+	emptied := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save, which ends the attempt
+	otherStart := !now.Next.Equal(read.Next) || now.AttemptNo != read.AttemptNo
+	if now.UID != read.UID || emptied || read.UID == "" && otherStart {
 		return false
-	case read.UID == "" && (!now.Next.Equal(read.Next) || now.AttemptNo != read.AttemptNo):
-		return false
-	case next.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline):
-		now.UID, now.Deadline = "", time.Time{}
+	}
+	ends := next.Deadline.IsZero()
+	saved := !now.Next.IsZero() && now.Next.Before(now.Deadline)
+	if ends && saved {
+		now.UID = ""
+		now.Deadline = time.Time{}
 		if g.Target == backlog.RowSuccess {
 			now.FailingSince = time.Time{}
 		}
-	default:
-		move(now, read, next, g.Target == backlog.RowSuccess || g.Target == backlog.RowDead)
+	} else {
+		last := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead
+		applyChanges(now, read, next, last)
 	}
-	s.show(e, g)
+	s.setStatus(e, g)
 	return true
 }
 
-// move gives a row what an outcome changes of the state that was read. All else that others
-// have changed stays, and so does the reason of a row that they have disabled. last says
-// that the outcome's reason is written whatever a worker has said.
-func move(now, read, next *backlog.Memory, last bool) {
+// applyChanges changes in the row what differs between the state that was read and the next
+// one. What other programs have changed stays, as does the reason of a row that they have
+// disabled. last says that the outcome's reason replaces one that a worker has written.
+func applyChanges(now, read, next *backlog.Memory, last bool) {
 	if !now.Disabled && (last || next.Reason != read.Reason) {
 		now.Reason = next.Reason
 	}
@@ -421,8 +446,10 @@ func move(now, read, next *backlog.Memory, last bool) {
 	}
 	now.UID = next.UID
 	for _, x := range []struct{ now, read, next *time.Time }{
-		{&now.Next, &read.Next, &next.Next}, {&now.Deadline, &read.Deadline, &next.Deadline},
-		{&now.Started, &read.Started, &next.Started}, {&now.FailingSince, &read.FailingSince, &next.FailingSince},
+		{&now.Next, &read.Next, &next.Next},
+		{&now.Deadline, &read.Deadline, &next.Deadline},
+		{&now.Started, &read.Started, &next.Started},
+		{&now.FailingSince, &read.FailingSince, &next.FailingSince},
 	} {
 		if !x.next.Equal(*x.read) {
 			*x.now = *x.next
@@ -430,13 +457,13 @@ func move(now, read, next *backlog.Memory, last bool) {
 	}
 }
 
-// show gives the row the status that shows what the end of an attempt made of it.
-func (s *Store) show(e *entry, g *backlog.Settlement) {
+// setStatus gives the row the status for the end of an attempt, and counts the attempt.
+func (s *Store) setStatus(e *entry, g *backlog.Settlement) {
 	if g.Target == backlog.RowNew || g.Target == backlog.RowOther {
 		return
 	}
 	e.Attempts++
-	goesOn := !e.Memory.Next.IsZero()
+	goesOn := !e.Memory.Next.IsZero() // it is started again
 	switch {
 	case g.Target == backlog.RowSuccess && goesOn:
 		e.Status = s.o.New[0]
@@ -452,7 +479,7 @@ func (s *Store) show(e *entry, g *backlog.Settlement) {
 	}
 }
 
-// Overdue implements [backlog.Beginner]. It looks at every row.
+// Overdue implements [backlog.Beginner]. It reads every row.
 func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor, limit int) ([]backlog.Record, error) {
 	list := s.list(func(e *entry) (backlog.Lane, bool) {
 		at, _ := after.Order.(int64)
@@ -469,12 +496,17 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 	return list, ctx.Err()
 }
 
-// Running implements [backlog.Beginner]. It looks at every row.
+// Running implements [backlog.Beginner]. It reads every row.
 func (s *Store) Running(ctx context.Context, uids []string) ([]backlog.Record, error) {
 	return s.list(func(e *entry) (backlog.Lane, bool) {
 		return e.startedIn(), e.runs() && slices.Contains(uids, e.Memory.UID)
 	}), ctx.Err()
 }
 
-// startedIn returns the lane in which the running attempt of the row was started.
-func (e *entry) startedIn() backlog.Lane { return backlog.Lane(min(max(e.Memory.AttemptNo-1, 0), 1)) }
+// startedIn returns the lane in which the row was when its running attempt was started.
+func (e *entry) startedIn() backlog.Lane {
+	if e.Memory.AttemptNo > 1 {
+		return backlog.Failed
+	}
+	return backlog.Fresh
+}
