@@ -1,38 +1,39 @@
-// Package flight knows which records are being worked on, and which pages of a table
-// are too old to say that a record is pending.
+// Package flight keeps a record from being handled twice: it knows which records are being
+// worked on, and which pages of a table were read before a record was settled.
 package flight
 
 import "sync"
 
-// A Set knows which records are being worked on, and which were settled
-// after a page that is still being handed out was read: such a page is too old
-// to say that the record is pending. All methods may be called concurrently.
+// A Set knows which records are being worked on. It also remembers which ones were settled, as
+// long as a page is in use that was read before that: on such a page the record still seems to
+// be pending. All methods may be called concurrently.
 type Set struct {
 	mu        sync.Mutex
-	clock     uint64 // counts settlements
-	held      map[uint64]*Flight
-	landed    [][]*Flight // those held that are settled, in about the order of the clock
-	pages     map[*Page]struct{}
-	forgotten uint64 // the clock at the last settlement that no page is older than
+	clock     uint64             // counts settlements
+	held      map[uint64]*Flight // by the hash of the record's key
+	landed    [][]*Flight        // those of held that are settled, roughly in the order of the clock
+	pages     map[*Page]struct{} // in use
+	forgotten uint64             // settlements up to this reading of the clock are older than every page
 }
 
-// A Flight is what is known of a record from a claim on.
+// A Flight is one claim of a record, until no page is older than its settlement.
 type Flight struct {
-	hash          uint64
-	before, after uint64 // the clock at its settlements before and after the claim; 0: none that a page is older than
-	replaced      bool   // it has been claimed again
+	hash     uint64
+	before   uint64 // clock at the last settlement before the claim; 0: none that matters
+	after    uint64 // clock at the settlement after the claim; 0: not settled yet
+	replaced bool   // the record has been claimed again
 }
 
-// A Page is the reading of the clock before a page was read.
+// A Page is the clock at the time when a page was read.
 type Page struct{ at uint64 }
 
-// New returns a set that knows nothing.
+// New returns an empty set.
 func New() *Set {
 	return &Set{held: make(map[uint64]*Flight), pages: make(map[*Page]struct{})}
 }
 
-// Open notes that a page is about to be read. Every opened page is closed when
-// the last of its records has been claimed or passed over.
+// Open notes that a page is about to be read. The page is closed when the last
+// of its records has been claimed or passed over.
 func (s *Set) Open() *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +57,7 @@ func (s *Set) Len() (records, pages int) {
 	return len(s.held), len(s.pages)
 }
 
-// forget lets go of the settlements that no page is older than.
+// forget deletes the settlements that are older than every page.
 func (s *Set) forget() {
 	s.forgotten = s.clock
 	for p := range s.pages {
@@ -72,28 +73,33 @@ func (s *Set) forget() {
 	}
 }
 
-// Claim takes records of the page, by the hashes of their keys. What it returns is nil for
-// one that is being worked on, or was settled after the page was read. A queue's record, p
-// is nil, may come again at any time.
+// Claim claims records of the page, by the hashes of their keys. The flight of a record is nil if
+// the record is being worked on, or was settled after the page was read. p is nil for the records
+// of a queue: these may come again at any time.
 func (s *Set) Claim(p *Page, hashes ...uint64) []*Flight {
-	flights, list := make([]*Flight, len(hashes)), make([]Flight, len(hashes))
+	flights := make([]*Flight, len(hashes))
+	list := make([]Flight, len(hashes)) // one allocation for all
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, hash := range hashes {
-		last := s.held[hash]
-		if last != nil && (last.after == 0 || p != nil && last.after > p.at) {
-			continue
-		}
 		f := &list[i]
-		if f.hash = hash; last != nil {
-			last.replaced, f.before = true, last.after
+		f.hash = hash
+		if last := s.held[hash]; last != nil {
+			inFlight := last.after == 0
+			settledSince := p != nil && last.after > p.at
+			if inFlight || settledSince {
+				continue
+			}
+			last.replaced = true
+			f.before = last.after
 		}
-		s.held[hash], flights[i] = f, f
+		s.held[hash] = f
+		flights[i] = f
 	}
 	return flights
 }
 
-// Land ends the flight of records that have been settled. It keeps the list.
+// Land ends the flights of records that have been settled. The set keeps the list.
 func (s *Set) Land(flights ...*Flight) {
 	if len(flights) == 0 {
 		return
@@ -110,7 +116,7 @@ func (s *Set) Land(flights ...*Flight) {
 	}
 }
 
-// Drop ends the flight of records whose rows were not changed; nil is passed over.
+// Drop ends the flights of records whose rows were not changed. A flight may be nil.
 func (s *Set) Drop(flights ...*Flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

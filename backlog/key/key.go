@@ -1,4 +1,5 @@
-// Package key has what identifies a record, and its place in the order of a lane.
+// Package key identifies records: a [Key] is that of one record, and a [Cursor] is a place in
+// the order of a lane.
 package key
 
 import (
@@ -15,11 +16,10 @@ import (
 	"strings"
 )
 
-// A Key identifies one record: the values of the table's key columns as the
+// A Key identifies one record. It has the values of the table's key columns as the
 // database gave them (int64, float64, string or []byte), in the order of the
 // configuration. The engine never looks inside. The zero Key identifies
-// nothing. A Key is immutable: the slices it was made from must not be
-// changed afterwards.
+// nothing. The slices that a Key was made of must not be changed afterwards.
 type Key struct{ parts []any }
 
 // New returns the key made of the given parts, at least one. It keeps the slice.
@@ -35,7 +35,7 @@ func (k Key) Part(i int) any { return k.parts[i] }
 func (k Key) IsZero() bool { return len(k.parts) == 0 || k.parts[0] == nil }
 
 // String returns the key as people and handlers see it: the bare value of a
-// single key (base64 if it is a BLOB), a JSON array of a composite one.
+// single key (base64 if it is a BLOB), or a JSON array of a composite one.
 func (k Key) String() string {
 	if k.Len() == 1 {
 		switch v := forJSON(k.parts[0]).(type) {
@@ -52,8 +52,8 @@ func (k Key) String() string {
 	return string(b)
 }
 
-// MarshalJSON writes the bare value of a single key and an array of a
-// composite one; BLOBs are base64 strings, infinite numbers "+Inf" and "-Inf".
+// MarshalJSON writes the bare value of a single key, or an array of a composite
+// one. BLOBs are base64 strings, infinite numbers are "+Inf" and "-Inf".
 func (k Key) MarshalJSON() ([]byte, error) {
 	switch k.Len() {
 	case 0:
@@ -68,7 +68,7 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	return json.Marshal(parts)
 }
 
-// forJSON returns the part as JSON can have it, which knows only finite numbers.
+// forJSON returns the part as JSON can represent it: JSON has only finite numbers.
 func forJSON(part any) any {
 	if f, ok := part.(float64); ok && (math.IsInf(f, 0) || math.IsNaN(f)) {
 		return strconv.FormatFloat(f, 'g', -1, 64)
@@ -78,7 +78,7 @@ func forJSON(part any) any {
 
 var keySeed = maphash.MakeSeed()
 
-// Hash returns a 64-bit hash of the key. It differs from process to process.
+// Hash returns a 64-bit hash of the key, a different one in each process.
 func (k Key) Hash() uint64 {
 	if len(k.parts) == 1 {
 		if n, ok := k.parts[0].(int64); ok {
@@ -93,13 +93,12 @@ func (k Key) Hash() uint64 {
 	return h.Sum64()
 }
 
-// Compare orders keys part by part; a key that begins another comes before it.
+// Compare orders keys part by part. A key that is the beginning of another comes before it.
 func (k Key) Compare(other Key) int {
 	return slices.CompareFunc(k.parts, other.parts, compareParts)
 }
 
-// compareParts orders parts of different types too, so that the order is
-// total: numbers, text, bytes, as SQLite has them.
+// compareParts orders also parts of different types: numbers, text, bytes, as SQLite does.
 func compareParts(a, b any) int {
 	if c := cmp.Compare(typeRank(a), typeRank(b)); c != 0 {
 		return c
@@ -128,22 +127,22 @@ func typeRank(part any) int {
 	return 3
 }
 
-// A Cursor is a place in a lane's order: just behind the record it was taken
-// from, or just before it. Only the store that made it can read it; it survives
-// a trip through JSON, so that a later process can go on from it. The zero
-// Cursor is the place before the first record.
+// A Cursor is a place in a lane's order: just behind the record that it was made
+// of, or just before it. Only the store that made it can interpret it. It can be
+// stored as JSON, so that a later process goes on from it. The zero Cursor is the
+// place before the first record.
 type Cursor struct {
 	Segment int  // which of the store's successive queries; its meaning is the store's own
-	Order   any  // the value the lane is ordered by, as stored
-	Key     Key  // breaks ties
-	Before  bool // the place is the one before the record
+	Order   any  // the value that the lane is ordered by, as stored
+	Key     Key  // orders records with the same value
+	Before  bool // the place is before the record, not behind it
 }
 
 // IsZero reports whether c is the place before the first record.
 func (c Cursor) IsZero() bool { return c.Key.IsZero() }
 
-// MarshalJSON writes the cursor with the types of its values, which plain
-// JSON would lose (an integer above 2^53, a BLOB).
+// MarshalJSON writes the cursor with the types of its values, because plain
+// JSON would lose an integer above 2^53 or a BLOB.
 func (c Cursor) MarshalJSON() ([]byte, error) {
 	if c.IsZero() {
 		return []byte("null"), nil
@@ -205,7 +204,7 @@ func toTyped(v any) typed {
 	case []byte:
 		return typed{"blob", base64.StdEncoding.EncodeToString(v)}
 	case string:
-		// Base64 because a TEXT column may hold bytes that are not UTF-8.
+		// Base64, because a TEXT column may hold bytes that are not UTF-8.
 		return typed{"text", base64.StdEncoding.EncodeToString([]byte(v))}
 	default:
 		return typed{"text", base64.StdEncoding.EncodeToString(fmt.Append(nil, v))}

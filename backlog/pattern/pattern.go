@@ -1,4 +1,4 @@
-// Package pattern has regular expressions that cost nothing at the program's start.
+// Package pattern compiles regular expressions at their first use.
 package pattern
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Lazily compiles the expression at its first use: a program that a crontab starts every
-// minute would pay for each at its start.
+// Lazily returns a function that compiles the expression at its first call. A program that a
+// crontab starts every minute would otherwise compile all of them at each start.
 func Lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
