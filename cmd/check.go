@@ -280,9 +280,9 @@ func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error 
 // checkHandlers checks all handlers. It returns the handlers of records; nil: none is configured, or it
 // cannot be made.
 func (k *checker) checkHandlers(ctx context.Context) (h, onDead backlog.ConfiguredHandler) {
-	h = k.checkHandler(ctx, "handler", newHandler)
-	onDead = k.checkHandler(ctx, "on_dead", newOnDead)
-	k.checkHandler(ctx, "on_outage", newOnOutage)
+	h = k.checkHandler(ctx, "handler", k.g.newHandler)
+	onDead = k.checkHandler(ctx, "on_dead", k.g.newOnDead)
+	k.checkHandler(ctx, "on_outage", k.g.newOnOutage)
 	return h, onDead
 }
 

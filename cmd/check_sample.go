@@ -32,8 +32,9 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 			g.printf("%s", inspect.OnLines(text))
 		}
 	}))
-	ctx, stop := onTermOrHangup(ctx)
-	defer stop()
+	ctx, signals := onTermOrHangup(ctx)
+	defer signals.stop()
+	g.signals = signals
 	a, err := g.wirePass(ctx, wiring{cfg: cfg, log: log, now: now})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 			return err
 		}
 		var r reader.Discarded
-		a.onDead, err = newOnDead(ctx, a.cfg, a.log)
+		a.onDead, err = g.newOnDead(ctx, a.cfg, a.log)
 		err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead))
 		if err == nil {
 			r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
@@ -83,8 +83,8 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 
 // discard gives the records the dead status and, if on_dead is configured, calls it for each of them first.
 func (a *setup) discard(ctx context.Context, f table.Filter, now time.Time, r *reader.Discarded) error {
-	ctx, stop := onTermOrHangup(ctx)
-	defer stop()
+	ctx, signals := onTermOrHangup(ctx)
+	defer signals.stop()
 	obs := logging.New(a.log)
 	obs.Dead = true
 	defer obs.End()

@@ -89,61 +89,73 @@ const hardEnd = 1900 * time.Millisecond
 
 // onTermOrHangup is [onTermSignal] for SIGHUP, too, which comes when a terminal or a connection is
 // closed. A SIGHUP that the program was started to ignore, as by nohup, stays ignored.
-func onTermOrHangup(parent context.Context) (ctx context.Context, stop func()) {
+func onTermOrHangup(parent context.Context) (context.Context, *termSignals) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return onTermSignal(parent)
 	}
 	return onTermSignal(parent, syscall.SIGHUP)
 }
 
-// onTermSignal returns a context that is done at the first SIGINT, SIGTERM or other given signal,
-// and for which hardOf reports the SIGINT or SIGTERM after it. stop ends the handling of signals.
-// Registering for signals takes several switches between threads; hardOf waits until it is done.
-func onTermSignal(parent context.Context, others ...os.Signal) (ctx context.Context, stop func()) {
-	h, done := hearing{make(chan struct{}), make(chan struct{})}, make(chan struct{})
-	ctx, cancel := context.WithCancel(context.WithValue(parent, hearingKey{}, h))
+// onTermSignal returns a context that is done at the first SIGINT, SIGTERM or other given signal.
+func onTermSignal(parent context.Context, others ...os.Signal) (context.Context, *termSignals) {
+	ctx, cancel := context.WithCancel(parent)
+	done := make(chan struct{})
+	s := &termSignals{
+		registered: make(chan struct{}),
+		second:     make(chan struct{}),
+		stop:       sync.OnceFunc(func() { close(done) }),
+	}
 	go func() {
 		defer cancel()
-		signals := make(chan os.Signal, 2)
-		signal.Notify(signals, append(others, os.Interrupt, syscall.SIGTERM)...)
-		defer signal.Stop(signals)
-		close(h.begun)
+		s.wait(cancel, done, append(others, os.Interrupt, syscall.SIGTERM))
+	}()
+	return ctx, s
+}
+
+// termSignals are the signals that end a command. The first one has ended the command's context.
+type termSignals struct {
+	registered chan struct{} // closed when the program gets the signals
+	second     chan struct{} // closed by the SIGINT or SIGTERM after the first signal
+	stop       func()        // ends the handling of signals; may be called twice
+}
+
+// hard returns the channel that is closed by the second signal; nil: the command handles none.
+// It waits until the signals are registered, which takes several switches between threads.
+func (s *termSignals) hard() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	<-s.registered
+	return s.second
+}
+
+// wait calls cancel at the first of the signals and closes second at the next one. The program
+// exits soon after that. wait returns when done is closed.
+func (s *termSignals) wait(cancel func(), done <-chan struct{}, all []os.Signal) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, all...)
+	defer signal.Stop(signals)
+	close(s.registered)
+	select {
+	case <-signals:
+		cancel()
+	case <-done:
+		return
+	}
+	// SIGHUP comes twice: from the shell and from the terminal.
+	for sig := os.Signal(syscall.SIGHUP); sig == syscall.SIGHUP; {
 		select {
-		case <-signals:
-			cancel()
+		case sig = <-signals:
 		case <-done:
 			return
 		}
-		for sig := os.Signal(syscall.SIGHUP); sig == syscall.SIGHUP; { // that comes twice: from the shell and from the terminal
-			select {
-			case sig = <-signals:
-			case <-done:
-				return
-			}
-		}
-		close(h.hard)
-		select {
-		case <-time.After(hardEnd):
-			os.Exit(exitFailed)
-		case <-done:
-		}
-	}()
-	return ctx, sync.OnceFunc(func() { close(done) })
-}
-
-// A hearing says when signals are heard, and tells the one after the first.
-type hearing struct{ begun, hard chan struct{} }
-
-type hearingKey struct{}
-
-// hardOf returns the channel that is closed by another signal after the one that
-// ends ctx; nil: there is none. From then on signals are heard.
-func hardOf(ctx context.Context) <-chan struct{} {
-	h, ok := ctx.Value(hearingKey{}).(hearing)
-	if ok {
-		<-h.begun
 	}
-	return h.hard
+	close(s.second)
+	select {
+	case <-time.After(hardEnd):
+		os.Exit(exitFailed)
+	case <-done:
+	}
 }
 
 // ignoreSIGPIPE turns a closed pipe at standard output or error into a failed write. By default it

@@ -63,14 +63,15 @@ func newOnce(g *globalOptions) *cobra.Command {
 
 func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	clock, now := o.clock()
-	ctx, stop := onTermOrHangup(ctx) // registers for signals while the configuration is loaded
-	defer stop()
+	ctx, signals := onTermOrHangup(ctx) // registers for signals while the configuration is loaded
+	defer signals.stop()
+	g.signals = signals
 	cfg, err := g.loadAny()
 	if err != nil {
 		return err
 	}
 	if sourceOf(cfg) != nil {
-		return onceSource(ctx, stop, g, cfg, o)
+		return onceSource(ctx, g, cfg, o)
 	}
 	if o.MaxRecords < 0 {
 		return usagef("--max-records: must not be negative")
@@ -108,7 +109,7 @@ func runOnce(ctx context.Context, o OnceOptions, g *globalOptions) error {
 	if report.Selected == 0 && errors.As(err, new(*table.Problem)) {
 		return err // the table is wrong, and no record was handled
 	}
-	stop() // a signal may end the program while it prints the report
+	signals.stop() // a signal may end the program while it prints the report
 	return o.printEnd(g, cmp.Or(o.ID, p.Tier), report, list, err)
 }
 

@@ -63,7 +63,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 		return usagef("status is a text for the customer; give it with --reason")
 	}
 	return g.onAttempts(ctx, o.dataFlags, false, func(a *setup, now time.Time) (err error) {
-		if a.onDead, err = newOnDead(ctx, a.cfg, a.log); err != nil {
+		if a.onDead, err = g.newOnDead(ctx, a.cfg, a.log); err != nil {
 			return err
 		}
 		e := a.engine(func() time.Time { return now }, logging.New(a.log).Observe)

@@ -42,6 +42,7 @@ type globalOptions struct {
 	listen    string // of run and web
 	replace   bool   // of run and once: take the place of another configuration
 
+	signals  *termSignals // that end the command; nil: it does not handle them
 	out, err io.Writer
 	started  bool  // flags and arguments are parsed; errors before that are usage errors
 	writeErr error // of the first failed write to out

@@ -44,8 +44,9 @@ func runRun(ctx context.Context, g *globalOptions) error {
 		}
 		return runSource(ctx, g, cfg)
 	}
-	ctx, stop := onTermSignal(ctx)
-	defer stop()
+	ctx, signals := onTermSignal(ctx)
+	defer signals.stop()
+	g.signals = signals
 	ignoreSIGPIPE()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -95,7 +96,7 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	p.observeSchedule()
 	err = errors.Join(p.run(ctx, hup), p.setup().withDispatch((*dispatch).Err))
 	history.end()
-	pages.Pings.Close(hardOf(ctx))
+	pages.Pings.Close(signals.hard())
 	a.db.Close()
 	if n := unwritten.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("outcomes that could not be written before the end: %d; their records will be handled again; the log names them", n)

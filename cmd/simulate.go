@@ -92,8 +92,8 @@ func newSimulate(g *globalOptions) *cobra.Command {
 		Use:   "simulate",
 		Short: "Show what a schedule or a policy does, without waiting for it",
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := onTermOrHangup(c.Context())
-			defer stop()
+			ctx, signals := onTermOrHangup(c.Context())
+			defer signals.stop()
 			return runSimulate(ctx, o, g, c.Flags())
 		},
 	}

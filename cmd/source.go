@@ -27,11 +27,11 @@ func sourceOf(cfg *config.Config) *amqp.Settings {
 // bounds how many messages are taken; 0: all.
 func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, maxMessages int) (*setup, error) {
 	log := newLog(cfg.Log, g.err)
-	h, onDead, err := newHandlers(ctx, cfg, log)
+	h, onDead, err := g.newHandlers(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	a := &setup{cfg: cfg, log: log, handler: h, onDead: onDead, hard: hardOf(ctx)}
+	a := &setup{cfg: cfg, log: log, handler: h, onDead: onDead, hard: g.signals.hard()}
 	if s, ok := cfg.Worker.(*amqp.WorkerSettings); ok {
 		w := amqp.NewWorker(*s, h, cfg.Handler.Concurrency)
 		w.Log = log
@@ -47,8 +47,9 @@ func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, maxM
 
 // runSource is the command run over a queue, or the command worker.
 func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error {
-	ctx, stop := onTermSignal(ctx)
-	defer stop()
+	ctx, signals := onTermSignal(ctx)
+	defer signals.stop()
+	g.signals = signals
 	ignoreSIGPIPE()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // otherwise it would end the program while handlers run
@@ -66,7 +67,7 @@ func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error 
 }
 
 // onceSource handles the messages that are ready, at most --max-records.
-func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.Config, o OnceOptions) error {
+func onceSource(ctx context.Context, g *globalOptions, cfg *config.Config, o OnceOptions) error {
 	switch {
 	case o.DryRun:
 		return usagef("--dry-run: a queue cannot be looked at without changing it; `backlog status` counts its messages")
@@ -87,7 +88,7 @@ func onceSource(ctx context.Context, stop func(), g *globalOptions, cfg *config.
 	obs := logging.New(a.log)
 	obs.Server = logging.Broker
 	report, err := a.engine(nil, obs.Observe).Pass(ctx, amqp.PassOf(a.source.Queue))
-	stop()
+	g.signals.stop()
 	if err == nil && report.Refused > 0 {
 		err = fmt.Errorf("outcomes that could not be published: %d; their messages go back to the queue and will be handled again; the log says which and why", report.Refused)
 	}
@@ -153,8 +154,8 @@ func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o Re
 	if !o.Errors || len(o.IDs) > 0 || o.Narrows() || o.Limit != 0 || o.All {
 		return usagef("a source has no records: write `backlog retry --errors`, with --match TEXT for some of them")
 	}
-	ctx, stop := onTermOrHangup(ctx)
-	defer stop()
+	ctx, signals := onTermOrHangup(ctx)
+	defer signals.stop()
 	c := amqp.Look(*sourceOf(cfg))
 	defer c.Close()
 	n, err := c.Redrive(ctx, o.Match, !o.Yes || o.DryRun)

@@ -35,8 +35,8 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	}
 	set := observerSettings[web.Settings](cfg, "web")
 	set.Listen = cmp.Or(set.Listen, defaultListen)
-	ctx, stop := onTermOrHangup(ctx)
-	defer stop()
+	ctx, signals := onTermOrHangup(ctx)
+	defer signals.stop()
 	log := newLog(cfg.Log, g.err)
 	s := g.newServer(cfg, stateOf(cfg, log), log, nil)
 	if err := s.Listen(); err != nil {

@@ -88,7 +88,7 @@ type wiring struct {
 // columns, the times and the statements. Whether rows accept the statuses is tried later, before
 // the first record is handled.
 func (g *globalOptions) wirePass(ctx context.Context, w wiring) (*setup, error) {
-	h, onDead, err := newHandlers(ctx, w.cfg, w.log)
+	h, onDead, err := g.newHandlers(ctx, w.cfg, w.log)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (g *globalOptions) wirePass(ctx context.Context, w wiring) (*setup, error) 
 	if err != nil {
 		return nil, err
 	}
-	a.onOutage, err = newOnOutage(ctx, w.cfg, w.log)
+	a.onOutage, err = g.newOnOutage(ctx, w.cfg, w.log)
 	if err == nil {
 		err = a.wireHandlers(ctx, h, onDead)
 	}
@@ -156,7 +156,7 @@ func asFlagError(err error) error {
 // wireTable makes the setup of a table without handlers, and checks that the times of its rows can be
 // right. If they cannot, a read-only setup logs that and shows the records all the same.
 func (g *globalOptions) wireTable(ctx context.Context, w wiring, o table.Options) (*setup, error) {
-	a := &setup{cfg: w.cfg, log: w.log, db: w.db, shared: w.db != nil, hard: hardOf(ctx), work: g.workOf(w.cfg)}
+	a := &setup{cfg: w.cfg, log: w.log, db: w.db, shared: w.db != nil, hard: g.signals.hard(), work: g.workOf(w.cfg)}
 	if a.db == nil {
 		db, err := openDatabase(ctx, w.cfg.Database, o)
 		if err != nil {

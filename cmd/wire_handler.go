@@ -84,39 +84,39 @@ var (
 // newHandler makes the configured handler and checks it without using the network. For the sql handler,
 // which works in the table's database, it returns nil: newWork makes that. What a handler exchanges
 // with programs and services is logged; log may be nil.
-func newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
+func (g *globalOptions) newHandler(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
 	if cfg.Handler.Settings == nil {
 		return nil, usagef("the configuration has no handler; say what processes a record, such as handler: {exec: [./deliver.sh]}")
 	}
-	return configuredHandler(ctx, cfg, "handler", cfg.Handler.Settings, log)
+	return g.configuredHandler(ctx, cfg, "handler", cfg.Handler.Settings, log)
 }
 
 // newOnDead makes the handler of on_dead in the same way; nil: none is configured.
-func newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
-	return configuredHandler(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
+func (g *globalOptions) newOnDead(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
+	return g.configuredHandler(ctx, cfg, "on_dead", cfg.OnDead.Settings, log)
 }
 
 // outageColumns are the columns of the record that on_outage is called with.
 var outageColumns = []string{"outage", "cause", "since", "pending"}
 
 // newOnOutage makes the handler of on_outage in the same way; nil: none is configured.
-func newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
-	h, err := configuredHandler(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
+func (g *globalOptions) newOnOutage(ctx context.Context, cfg *config.Config, log *slog.Logger) (backlog.ConfiguredHandler, error) {
+	h, err := g.configuredHandler(ctx, cfg, "on_outage", cfg.OnOutage.Settings, log)
 	return h, cmp.Or(err, hasColumns(outageColumns, "on_outage."+cfg.OnOutage.Kind, h))
 }
 
-func newHandlers(
+func (g *globalOptions) newHandlers(
 	ctx context.Context, cfg *config.Config, log *slog.Logger,
 ) (h, onDead backlog.ConfiguredHandler, err error) {
-	if h, err = newHandler(ctx, cfg, log); err == nil {
-		onDead, err = newOnDead(ctx, cfg, log)
+	if h, err = g.newHandler(ctx, cfg, log); err == nil {
+		onDead, err = g.newOnDead(ctx, cfg, log)
 	}
 	return h, onDead, err
 }
 
 // configuredHandler makes the handler with the settings, and prepares it; nil: there are none, or they are those
 // of the sql handler.
-func configuredHandler(
+func (g *globalOptions) configuredHandler(
 	ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger,
 ) (backlog.ConfiguredHandler, error) {
 	var h backlog.ConfiguredHandler
@@ -130,7 +130,7 @@ func configuredHandler(
 	case *exec.Telling:
 		h = &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log}
 	case *lines.Settings:
-		h = &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: hardOf(ctx), Log: log}
+		h = &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: g.signals.hard(), Log: log}
 	case *http.Settings:
 		source := strings.TrimPrefix(cfg.Table.Schema+"."+cfg.Table.Name, ".")
 		h = &http.Handler{Settings: *s, Source: source, Concurrency: cfg.Handler.Concurrency, Log: log}
