@@ -1,27 +1,25 @@
-// Package backlog processes records that wait in a table: it hands each to a
-// [Handler], writes the outcome back, and retries what failed, less often as it
-// ages.
+// Package backlog processes the pending records of a table: it hands each to a
+// [Handler], writes the outcome back, and retries failed ones less often as they
+// age.
 //
-// An [Engine] runs one pass over a [Store]: it selects the pending records up
-// to an age, the fresh before the failed, and settles each once its handler has
-// ended. A [Loop] runs such passes as the ticks of a schedule come; see package
-// backlog/tiers. Where age is not to decide alone, a [Policy] does; package
-// backlog/backlog/retry has those that are known by name.
+// An [Engine] runs one pass over a [Store]. It selects the pending records up to
+// an age, the fresh before the failed, and settles each when its handler has
+// ended. A [Loop] runs passes at the ticks of a schedule, see package
+// backlog/tiers. A [Policy] decides which failed records are due, in addition to
+// their age; package backlog/backlog/retry has policies by name.
 //
-// A store is two methods. Package backlog/backlog/table has one over a table of
-// an SQL database, opened by the program itself or not, and package
-// backlog/backlog/memory one for tests.
+// A Store has two methods. Package backlog/backlog/table implements it over a
+// table of an SQL database, and package backlog/backlog/memory for tests.
 //
-// Processing is at least once: success is written only where the handler
-// returned nil, and a crash at any moment leaves each record either settled or
-// pending. A record is never handled twice at a time by one Engine; between
-// processes that takes the [RunLock], which a Loop takes if it is given a
-// [Locker] and which a program that calls [Engine.Pass] itself takes by
-// [WaitLock].
+// Processing is at least once. Success is written only if the handler returned
+// nil, and a crash at any moment leaves each record either settled or pending.
+// One Engine never handles a record twice at a time. Between processes the
+// [RunLock] prevents that: a Loop with a [Locker] takes it, and a program that
+// calls [Engine.Pass] itself takes it with [WaitLock].
 //
-// Nothing is read from files or the environment, and nothing is logged but what
-// handlers exchange, by [LogExchange]. What happens goes to Observe; the time
-// comes from the function Now.
+// The package reads no files and no environment, and logs only what handlers
+// exchange, with [LogExchange]. All events go to the function Observe, and the
+// time comes from the function Now.
 package backlog
 
 import (
@@ -44,14 +42,14 @@ import (
 // An Engine runs passes: it selects pending records from a Store, hands them
 // to a Handler and settles the outcomes. Store and Handler are required, the
 // zero value of every other field is a default. The fields must not be changed
-// after the first call of Pass. An Engine may run several passes at
-// once; they share its limits, and no record is in two of them at a time.
+// after the first call of a method. An Engine may run several passes at once:
+// they share its limits, and no record is in two of them at a time.
 //
-// It guarantees at-least-once processing: Succeeded is written only when the
-// handler returned nil, and a crash at any point leaves every record either
+// It guarantees at-least-once processing: Succeeded is written only if the
+// handler returned nil, and a crash at any moment leaves every record either
 // settled or pending. After a crash at most [MaxGroup] records that were
-// already handled are handled again, or Concurrency if that is more, and none
-// that a handler has settled.
+// handled before are handled again, or Concurrency if that is more. None of
+// them is one that a [SettlingHandler] has settled.
 type Engine struct {
 	Store   Store
 	Handler Handler
@@ -68,21 +66,22 @@ type Engine struct {
 	Observe     func(Event)      // nil: none; may be called concurrently, must return soon
 
 	// OnDead is called with every record just before it gets the dead
-	// status, at least once, and once by this process: Reason and Error of the record
-	// say why. A [Rehearser] is asked first whether the row takes the status. Its
-	// error is an event, OnDeadFailed; the record becomes dead all the same. Nil:
-	// none. The store must have a dead status.
+	// status, at least once, and only once by one process. Reason and Error of the
+	// record say why. A [Rehearser] is asked first whether the row takes the status.
+	// An error of OnDead is an event, OnDeadFailed, and the record becomes dead in spite
+	// of it. Nil: none. The store must have a dead status.
 	OnDead        Handler
 	OnDeadTimeout time.Duration // of one call of it; 0: none
 
-	// Paused reports whether nothing may be dispatched for now. It is asked before
-	// the first record of a pass and every second: the pass ends then. Nil: never.
+	// Paused reports whether nothing may be dispatched for now. It is called before the
+	// first record of a pass and every second. When it returns true the pass ends. Nil:
+	// never paused.
 	Paused func() bool
 
-	// Patience is how long a pass waits for a store that is unavailable; then it ends with
-	// an error, and gives up the outcomes that wait to be written. Where none waits, a
-	// store that takes no writes, [ErrNoWrites], ends it at once. 0: it waits until its
-	// context is done.
+	// Patience is how long a pass waits for a store that is unavailable. Then it ends with
+	// an error, and gives up the outcomes that are not written yet. A store that takes no
+	// writes, [ErrNoWrites], ends the pass at once if there is no such outcome. 0: it waits
+	// until its context is done.
 	Patience time.Duration
 
 	// ShutdownTimeout is how long running handlers may go on after the
@@ -101,33 +100,32 @@ type Engine struct {
 
 	finishers []Finisher
 	attempts  atomic.Uint64
-	prefix    string
+	prefix    string // of attempt IDs
 	trials    trials
-	dying     dying
+	rehearsed rehearsed
 
 	impatient atomic.Bool // Patience is used up: each call is made once
 }
 
-// shared is what the engines of a process that follow each other by a reload have in
-// common. All methods may be called concurrently.
+// shared is what an engine passes on to its successor after a reload. All methods may be
+// called concurrently.
 type shared struct {
 	flights *flight.Set
 	settler settler
 	health  health
 
-	// refused are hashes of keys whose outcome the database did not take, so that this
-	// process does not repeat the attempt at every tick for ever. undying are likewise those
-	// of rows that do not take the dead status by age.
-	refused *lru.Cache[uint64, struct{}]
-	undying *lru.Cache[uint64, struct{}]
-
-	// told are hashes of keys for which OnDead was called and whose death is not written yet.
-	told *lru.Cache[uint64, struct{}]
+	// These are sets of key hashes. refused are the records whose outcome the database did not
+	// take: this process does not handle them again. refusedDeaths are the records whose rows
+	// do not take the dead status by age. notified are the records for which OnDead was
+	// called, and whose death is not written yet.
+	refused       *lru.Cache[uint64, struct{}]
+	refusedDeaths *lru.Cache[uint64, struct{}]
+	notified      *lru.Cache[uint64, struct{}]
 }
 
-// maxRefused bounds the memory of rows the database refuses; a table that
-// refuses more than this has been failing loudly for long.
-const maxRefused = 100_000
+// maxRemembered bounds the sets of an engine. A table that refuses more rows than this has been
+// reporting failures for long.
+const maxRemembered = 100_000
 
 func (e *Engine) init() {
 	e.once.Do(func() {
@@ -140,12 +138,14 @@ func (e *Engine) init() {
 		if e.Random == nil {
 			e.Random = rand.Float64
 		}
-		if e.shared == nil { // else it follows another
-			e.shared = &shared{flights: flight.New()}
-			for _, set := range []**lru.Cache[uint64, struct{}]{&e.refused, &e.undying, &e.told} {
-				*set, _ = lru.New[uint64, struct{}](maxRefused) // an error is a size of 0
+		if e.shared == nil { // else inherit has set it
+			e.shared = &shared{
+				flights:       flight.New(),
+				refused:       newKeySet(),
+				refusedDeaths: newKeySet(),
+				notified:      newKeySet(),
 			}
-			e.settler.wake = make(chan struct{}, 1)
+			e.settler.wake = newSignal()
 		}
 		e.gate = newGate(e.Concurrency, e.Rate)
 		e.queue, _ = e.Store.(Queue)
@@ -159,10 +159,15 @@ func (e *Engine) init() {
 	})
 }
 
-// follow makes e take the place of old, which has no pass under way any more:
-// outcomes that are still to be written, and rows that the database refuses, are
-// e's too.
-func (e *Engine) follow(old *Engine) {
+// newKeySet returns an empty set of key hashes, which forgets the oldest when it is full.
+func newKeySet() *lru.Cache[uint64, struct{}] {
+	set, _ := lru.New[uint64, struct{}](maxRemembered) // an error would be a size of 0
+	return set
+}
+
+// inherit makes e the successor of old, which has no pass under way any more. e writes the
+// outcomes that are not written yet, and knows the rows that the database refuses.
+func (e *Engine) inherit(old *Engine) {
 	old.init()
 	e.shared = old.shared
 	e.init()
@@ -173,17 +178,17 @@ func (e *Engine) follow(old *Engine) {
 type Pass struct {
 	Tier   string        // label in records, reports and events
 	MaxAge time.Duration // records inserted at or after Now-MaxAge
-	Widest bool          // the widest tier's: expires what is older, takes rows whose missing date counts as oldest; TierPass sets it
+	Widest bool          // the widest tier's: expires older records, takes rows whose missing date counts as oldest; TierPass sets it
 	Now    time.Time     // zero: read from the engine's clock
-	Tick   time.Time     // that it is for; zero: none
+	Tick   time.Time     // that the pass is for; zero: none
 	Resume Resume        // from the Report of the tier's last pass
 
-	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: with the pass's own
-	tried map[uint64]struct{} // keys attempted before the cut that this pass goes on after
-	id    uint64              // of a Loop's pass, which may go on after a reload
+	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: the context of Pass
+	tried map[uint64]struct{} // hashes of keys that the pass attempted before a reload interrupted it
+	id    uint64              // of a Loop's pass, the same before and after a reload
 	ticks []string            // the tiers whose ticks a Loop's pass is for
 
-	dispatched func() // called, perhaps often, when nothing is left but running handlers; nil: not
+	allDispatched func() // called, perhaps several times, when only running handlers remain; nil: not called
 }
 
 // TierPass returns the pass of a tier of the schedule.
@@ -197,33 +202,36 @@ func (p *Pass) since() time.Time { return p.Now.Add(-p.MaxAge) }
 // Pass selects the pending records of the given age, the fresh before the
 // failed, hands each once to the handler and settles the outcomes. When ctx is
 // done it selects nothing more, lets running handlers finish for
-// ShutdownTimeout, and settles what has finished; that is no error. Outcomes are
-// written until ShutdownTimeout is over, or for three seconds after the last handler's end.
+// ShutdownTimeout, and settles their outcomes; that is no error. Outcomes are
+// written until ShutdownTimeout is over, or for three seconds after the last
+// handler has ended if that is later.
 //
-// If ctx is done because the lock over it is lost, see [WhileHeld], handlers are ended
+// If ctx is done because its lock is lost, see [WhileHeld], handlers are ended
 // at once. Outcomes that the store does not take within [LockGrace] are
-// written after the end of Pass, and nothing is dispatched before they are; see
+// written after the end of Pass, and nothing is dispatched before that; see
 // [Engine.Flush].
 //
-// The report is valid also when an error is returned: the store failed for good, or the
-// outcomes counted in Report.Unwritten could not be written.
+// The report is valid also with an error, which says that the store failed for good or that
+// the outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	e.init()
-	p.Now, p.cut = cmp.Or(p.Now, e.Now()), cmp.Or(p.cut, ctx)
+	p.Now = cmp.Or(p.Now, e.Now())
+	p.cut = cmp.Or(p.cut, ctx)
 	began := e.Now()
 	r := newRun(ctx, e, p)
-	begun := r.report
-	e.emit(Event{Kind: PassStarted, Tier: p.Tier, Report: &begun})
+	started := r.report
+	e.emit(Event{Kind: PassStarted, Tier: p.Tier, Report: &started})
 	r.do()
 	r.mu.Lock()
 	r.report.Duration = max(0, e.Now().Sub(began))
-	report, err := r.report, r.err
+	report := r.report
+	err := r.err
 	r.mu.Unlock()
 	e.emit(Event{Kind: PassEnded, Tier: p.Tier, Report: &report, Err: err})
 	return report, err
 }
 
-// finished tells handler and store that a record is done with.
+// finished calls the Finishers: the engine is done with the record.
 func (e *Engine) finished(r *Record, written bool) {
 	for _, f := range e.finishers {
 		f.Finished(r, written)
@@ -237,7 +245,8 @@ func (e *Engine) release(r *Record) {
 	}
 }
 
-// hash tells records apart. A queue gives each of its own once, also two with one key.
+// hash returns what distinguishes the record: its key, or its Origin in a queue, where two
+// records may have one key.
 func (e *Engine) hash(r *Record) uint64 {
 	if e.queue != nil && r.Origin != 0 {
 		return NewKey(int64(r.Origin)).Hash()
@@ -245,7 +254,7 @@ func (e *Engine) hash(r *Record) uint64 {
 	return r.Key.Hash()
 }
 
-func (e *Engine) emit(ev Event) { tell(e.Observe, e.Now, ev) }
+func (e *Engine) emit(ev Event) { observe(e.Observe, e.Now, ev) }
 
 // InFlight returns how many handler calls are under way.
 func (e *Engine) InFlight() int {
@@ -255,10 +264,13 @@ func (e *Engine) InFlight() int {
 
 // attemptID returns an id that no other attempt of any process has.
 func (e *Engine) attemptID() string {
-	return string(strconv.AppendUint(append(make([]byte, 0, 32), e.prefix...), e.attempts.Add(1), 32))
+	id := append(make([]byte, 0, 32), e.prefix...)
+	id = strconv.AppendUint(id, e.attempts.Add(1), 32)
+	return string(id)
 }
 
-// Call runs a handler on one record, within the timeout unless that is 0. A panic is an error.
+// Call calls a handler with one record, within the timeout unless that is 0. A panic becomes an
+// error.
 func Call(ctx context.Context, h Handler, timeout time.Duration, rec *Record) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -285,20 +297,22 @@ func (t timeoutError) Error() string { return fmt.Sprintf("timed out after %v", 
 
 func (t timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// nameTimeout returns the handler's error so that it names the timeout, if that
-// is what ended ctx and err says no more than that a deadline was exceeded.
+// nameTimeout adds the timeout to the handler's error, if the timeout ended ctx and the error is
+// a context.DeadlineExceeded that does not name it.
 func nameTimeout(ctx context.Context, err error) error {
 	var cause timeoutError
-	if !errors.As(context.Cause(ctx), &cause) || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(timeoutError)) {
+	timedOut := errors.As(context.Cause(ctx), &cause)
+	named := errors.As(err, new(timeoutError))
+	if !timedOut || named || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if err == context.DeadlineExceeded {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", cause, err) // it may be a rejection, too
+	return fmt.Errorf("%w: %w", cause, err) // err may also be a rejection
 }
 
-// Sleep waits for d and reports whether ctx was not done before.
+// Sleep waits for d, and returns false if ctx is done before.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -8,9 +8,9 @@ import (
 	"backlog/backlog/plan"
 )
 
-// An Event is something worth telling: logs, metrics, progress and the
-// simulation report are all fed from events. Fields that a kind does not
-// mention are zero.
+// An Event is something that an engine or a loop reports: logs, metrics, progress and the
+// simulation's report are made of events. The comment of a kind names its fields; the
+// others are zero.
 type Event struct {
 	Kind    EventKind
 	At      time.Time // by the engine's clock
@@ -27,10 +27,10 @@ type Event struct {
 	Took    time.Duration
 }
 
-// tell calls observe, if there is one, and survives it: what watches the work
-// must not end it.
-func tell(observe func(Event), now func() time.Time, ev Event) {
-	if observe == nil {
+// observe calls the function with the event, if there is one. A panic of the function becomes
+// an event, so that it does not end the pass.
+func observe(f func(Event), now func() time.Time, ev Event) {
+	if f == nil {
 		return
 	}
 	if ev.At.IsZero() {
@@ -38,10 +38,10 @@ func tell(observe func(Event), now func() time.Time, ev Event) {
 	}
 	defer func() {
 		if p := recover(); p != nil && ev.Kind != Panicked {
-			tell(observe, now, Event{Kind: Panicked, At: ev.At, Err: fmt.Errorf("panic in Observe: %v", p)})
+			observe(f, now, Event{Kind: Panicked, At: ev.At, Err: fmt.Errorf("panic in Observe: %v", p)})
 		}
 	}()
-	observe(ev)
+	f(ev)
 }
 
 // An EventKind says what happened, in two or three words.
@@ -50,31 +50,31 @@ type EventKind string
 const (
 	PassStarted  EventKind = "pass started"  // Tier, Report: what is known before
 	PassEnded    EventKind = "pass ended"    // Tier, Report, Err: why it could not be finished
-	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 if it was handed over before
+	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 for the answer to a record that was handed over
 	Settled      EventKind = "settled"       // Tier, N: outcomes of attempts that have been written
 
-	// These have Tier, Record, Outcome: the one that was not written, and
-	// Err; At is the attempt's end. Where the Record has a Reason, it is its death that was not written.
-	Conflicted EventKind = "conflict"            // somebody else has changed the row, it is left alone; Err wraps ErrConflict
+	// These have Tier, Record, the Outcome that was not written, and Err; At is the attempt's
+	// end. If the Record has a Reason, its death by age was not written.
+	Conflicted EventKind = "conflict"            // another program has changed the row, which is left alone; Err wraps ErrConflict
 	Refused    EventKind = "outcome refused"     // the database does not take the outcome; Err says why
-	Unwritten  EventKind = "outcome not written" // given up, the row does not show what happened; Err says why
+	Unwritten  EventKind = "outcome not written" // given up: the row does not show what happened; Err says why
 
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
 	Uncertain        EventKind = "outcome uncertain"    // Tier, Record, Outcome, Err: whether the database takes it depends on what the handler writes; once for each state
-	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: it is written
-	Expired          EventKind = "records expired"      // Tier, N: became dead by age, beside those that have a Died
+	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: its death is written
+	Expired          EventKind = "records expired"      // Tier, N: records that became dead by age and have no Died
 	OnDeadFailed     EventKind = "on_dead failed"       // Tier, Record, Err: what Engine.OnDead returned for it
-	StoreUnavailable EventKind = "store away"           // Err: first failure of a series
+	StoreUnavailable EventKind = "store away"           // Err: the first failure of a series
 	StoreBack        EventKind = "store back"           // the series is over
 	Paused           EventKind = "pause"                // Err: the handler's; At: until when
-	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks since then that the pass about to start covers; Tier: its tier
+	TicksMissed      EventKind = "ticks missed"         // N, AtLeast: ticks after Since that the next pass makes up for; Tier: its tier
 	TierSkipped      EventKind = "tier skipped"         // Tier: due, but its last pass still runs
 	TierCovered      EventKind = "tier covered"         // Tier: due, and covered by the pass of a wider one, By
 	LockWaiting      EventKind = "waiting for the lock" // a pass waits for the run lock of another process; Tier
-	LockLost         EventKind = "lock lost"            // the run lock is lost, the passes under it are stopped and owed; Err: the lock's
+	LockLost         EventKind = "lock lost"            // the run lock is lost, its passes are stopped and run again later; Err: the lock's
 	ClockSetBack     EventKind = "clock set back"       // Err says by how much
 	NoTick           EventKind = "no tick"              // no tick was handled for too long; Err says for how long
-	Panicked         EventKind = "panic"                // Err: a panic in the loop or in an observer; all else goes on
+	Panicked         EventKind = "panic"                // Err: a panic in the loop or in an observer; everything else goes on
 	StateFailed      EventKind = "state failed"         // Err: the state could not be read or written; the loop goes on without
 	Woke             EventKind = "woke"                 // the loop looked at the clock
 )
@@ -84,7 +84,7 @@ const (
 type Report struct {
 	Tier     string        `json:"tier"`
 	MaxAge   time.Duration `json:"-"`
-	Tick     time.Time     `json:"-"` // that it is for; zero: none
+	Tick     time.Time     `json:"-"` // that the pass is for; zero: none
 	Started  time.Time     `json:"-"` // the pass's one reading of the clock
 	Duration time.Duration `json:"-"`
 
@@ -93,21 +93,21 @@ type Report struct {
 	Failed      int    `json:"failed"`
 	Rejected    int    `json:"rejected"`
 	Skipped     int    `json:"skipped"`
-	Conflicts   int    `json:"conflicts"`         // outcome not written: the row had been changed meanwhile
+	Conflicts   int    `json:"conflicts"`         // outcome not written: another program had changed the row
 	Expired     int    `json:"expired"`           // records that became dead by age
 	Complete    bool   `json:"complete"`          // every record of the pass's age was looked at
-	Stopped     string `json:"stopped"`           // why not: one of the Stopped constants, or empty
+	Stopped     string `json:"stopped"`           // why the pass ended early: one of the Stopped constants, or empty
 	Refused     int    `json:"refused"`           // outcome not written: the database does not take it
-	Interrupted int    `json:"interrupted"`       // handlers ended by the stop: no attempt
-	Unwritten   int    `json:"unwritten"`         // outcome not written when the pass ended: the database stayed away
+	Interrupted int    `json:"interrupted"`       // handlers ended by a stop, which is no attempt
+	Unwritten   int    `json:"unwritten"`         // outcome not written when the pass ended: the database was unavailable
 	Unreadable  int    `json:"unreadable"`        // rows that could not be records
 	GivenUp     int    `json:"given_up"`          // of the failed: out of retries
 	Accepted    int    `json:"accepted"`          // handed over, the outcome follows
-	Overdue     int    `json:"overdue,omitempty"` // attempts that failed because nobody answered by their deadline
+	Overdue     int    `json:"overdue,omitempty"` // attempts that failed because no answer came by their deadline
 
 	Resume Resume `json:"-"` // where the tier's next pass goes on
 
-	tried    map[uint64]struct{} // keys attempted so far, for the pass that goes on after a reload
+	tried    map[uint64]struct{} // hashes of the keys attempted so far, for the pass that goes on after a reload
 	cutShort bool                // the error came with a stop, or the store was unavailable at the end
 }
 
@@ -117,13 +117,13 @@ const (
 	StoppedAbortAfter = "abort_after"
 	StoppedSignal     = "signal"
 	StoppedReload     = "reload" // another engine goes on with the rest
-	StoppedLock       = "lock"   // it was lost
+	StoppedLock       = "lock"   // the run lock was lost
 	StoppedPause      = "pause"  // [Engine.Paused]
 	StoppedError      = "error"
 )
 
 // A Resume is where the next pass of a tier goes on after one that ended
-// early. The zero Resume starts from the beginning.
+// early. The zero Resume is the beginning.
 type Resume = plan.Resume
 
 // add counts an outcome that was written.
@@ -131,13 +131,19 @@ func (r *Report) add(a *attempt) {
 	if a.outcome == Errored && a.Target == RowDead {
 		r.GivenUp++
 	}
-	// What was skipped was counted when it ended.
-	counts := [...]*int{Succeeded: &r.Succeeded, Errored: &r.Failed, Rejected: &r.Rejected, Skipped: new(int)}
-	*counts[a.outcome]++
+	switch a.outcome {
+	case Succeeded:
+		r.Succeeded++
+	case Errored:
+		r.Failed++
+	case Rejected:
+		r.Rejected++
+	case Skipped: // it was counted when it ended
+	}
 }
 
-// addOverdue counts an attempt that was not answered by its deadline, and its outcome that is
-// written where there is no reason against it.
+// addOverdue counts an attempt that was not answered by its deadline. reason is why its
+// outcome is not written; nil: it is.
 func (r *Report) addOverdue(reason error) {
 	switch {
 	case reason == nil:

@@ -198,7 +198,7 @@ func ExampleWaitLock() {
 	if err != nil {
 		log.Fatal(err) // another process had it all the time
 	}
-	if err := claim.Settle(ctx, lock); err != nil {
+	if err := claim.AwaitSafe(ctx, lock); err != nil {
 		log.Fatal(err)
 	}
 	defer lock.Unlock()

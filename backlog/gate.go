@@ -1,7 +1,6 @@
 package backlog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +11,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A gate says when a handler may be called. All passes of an engine go through
-// it; [run.enter] is the only place that asks.
+// A gate says when a handler may be called. All passes of an engine go through it, and
+// [run.enter] alone asks it.
 type gate struct {
-	slots *semaphore.Weighted // running handlers
-	room  *semaphore.Weighted // records dispatched and not yet settled, by their weight
-	least int64               // weight of the smallest record
-	pace  *rate.Limiter       // nil: no limit
-	pause atomic.Int64        // unix nanoseconds before which no call starts
+	slots     *semaphore.Weighted // running handlers
+	room      *semaphore.Weighted // records dispatched and not yet settled, by their weight
+	minWeight int64               // of the smallest record
+	limiter   *rate.Limiter       // nil: no limit
+	pause     atomic.Int64        // unix nanoseconds before which no call starts
 
 	running atomic.Int64 // handler calls under way
 }
@@ -27,25 +26,27 @@ type gate struct {
 func newGate(concurrency int, perSecond float64) *gate {
 	records := max(MaxGroup, int64(concurrency))
 	g := &gate{
-		slots: semaphore.NewWeighted(int64(concurrency)),
-		least: recordMemory / 2 / records,
+		slots:     semaphore.NewWeighted(int64(concurrency)),
+		minWeight: recordMemory / 2 / records,
 	}
-	g.room = semaphore.NewWeighted(g.least * records)
+	g.room = semaphore.NewWeighted(g.minWeight * records)
 	if perSecond > 0 {
-		// Bursts of ten milliseconds' worth: exact at low rates, not
-		// bound by timer resolution at high ones.
-		g.pace = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/100)))
+		// A burst is ten milliseconds' worth. Low rates are exact, and high ones do not depend
+		// on the resolution of timers.
+		burst := max(1, int(perSecond/100))
+		g.limiter = rate.NewLimiter(rate.Limit(perSecond), burst)
 	}
 	return g
 }
 
-// weigh returns the share of the room that the record takes: its bytes, at least what
-// lets no more records in than may be unsettled, at most all of it.
+// weigh returns the share of the room that the record takes: its bytes, at least minWeight, so
+// that the number of records is bounded, and at most the whole room.
 func (g *gate) weigh(r *Record) int64 {
-	return min(max(int64(r.bytes()), g.least), recordMemory/2/g.least*g.least)
+	whole := recordMemory / 2 / g.minWeight * g.minWeight
+	return min(max(int64(r.bytes()), g.minWeight), whole)
 }
 
-// enter waits until a handler may be called, takes the slot for it, and returns the time
+// enter waits until a handler may be called, takes a slot for it, and returns the time
 // then. ok is false when nothing more is to be dispatched. now is the present time, zero
 // if it is to be read.
 func (r *run) enter(now time.Time) (began time.Time, ok bool) {
@@ -59,31 +60,30 @@ func (r *run) enter(now time.Time) (began time.Time, ok bool) {
 	if now.IsZero() {
 		now = r.e.Now()
 	}
-	if r.closedFor(now) == 0 && (g.pace == nil || g.pace.Allow()) {
+	if r.closedFor(now) == 0 && (g.limiter == nil || g.limiter.Allow()) {
 		return now, true
 	}
-	// One of the pass waits for all: a slot and a turn of the rate for each
-	// of them would keep another pass waiting for as many turns.
+	// Only one worker of a pass waits with a slot and a reservation of the limiter. If all
+	// did, another pass would have to wait behind each of them.
 	g.slots.Release(1)
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-r.stop.Done():
+	if !r.waiting.take(r.stop) {
 		return now, false
 	}
+	defer r.waiting.give()
 	if g.slots.Acquire(r.stop, 1) != nil {
 		return now, false
 	}
-	if !r.waitForTurn() {
+	if !r.awaitRate() {
 		g.slots.Release(1)
 		return now, false
 	}
 	return r.e.Now(), true
 }
 
-// waitForTurn waits until the gate is open and the rate allows a call: by its
-// reservations, the passes take turns.
-func (r *run) waitForTurn() bool {
+// awaitRate waits until the gate is open and the limiter allows a call, and returns false if
+// the pass is stopped before. The limiter serves reservations in their order, so that passes
+// alternate.
+func (r *run) awaitRate() bool {
 	g := r.e.gate
 	for {
 		for wait := r.closedFor(r.e.Now()); wait > 0; wait = r.closedFor(r.e.Now()) {
@@ -91,43 +91,41 @@ func (r *run) waitForTurn() bool {
 				return false
 			}
 		}
-		if r.stop.Err() != nil || g.pace == nil {
+		if r.stop.Err() != nil || g.limiter == nil {
 			return r.stop.Err() == nil
 		}
-		turn := g.pace.Reserve()
-		wait := turn.Delay()
+		reservation := g.limiter.Reserve()
+		wait := reservation.Delay()
 		if wait <= 0 {
 			return true
 		}
 		if !Sleep(r.stop, wait) {
-			turn.Cancel()
+			reservation.Cancel()
 			return false
 		}
-		if r.closedFor(r.e.Now()) == 0 { // else what was found before is no longer true
+		if r.closedFor(r.e.Now()) == 0 { // else the gate has closed during the wait
 			return r.stop.Err() == nil
 		}
 	}
 }
 
-// closedFor returns how long the gate stays closed at least: there is a pause, the
-// lock has not been seen for long, outcomes cannot be written, or the store has
-// not answered. A record is dispatched only when its outcome should find
-// somebody to take it.
+// closedFor returns for how long the gate stays closed, at least. Nothing is dispatched in a
+// pause, nor while the lock may be lost or the store cannot take the outcome.
 func (r *run) closedFor(now time.Time) time.Duration {
 	e := r.e
 	if pause := e.gate.pause.Load() - now.UnixNano(); pause > 0 {
 		return time.Duration(pause)
 	}
-	if !r.lock.recent() || e.settler.isStuck(now) {
+	if !r.lock.isRecent() || e.settler.isStuck(now) {
 		return 50 * time.Millisecond
 	}
-	if e.health.failing.Load() > 0 { // those who try again will tell when the store is back
+	if e.health.failing.Load() > 0 { // the calls that are retried will find out when the store is back
 		return 100 * time.Millisecond
 	}
-	heard := e.health.heard.Load()
-	age := now.UnixNano() - heard
-	if age < 0 { // now was read before, or the clock was set back
-		age = e.Now().UnixNano() - heard
+	answered := e.health.answered.Load()
+	age := now.UnixNano() - answered
+	if age < 0 { // now was read before the answer, or the clock was set back
+		age = e.Now().UnixNano() - answered
 	}
 	if age >= 0 && age < int64(contactEvery) {
 		return 0
@@ -139,10 +137,10 @@ func (r *run) closedFor(now time.Time) time.Duration {
 	return 0
 }
 
-// handlerOpens waits until the handler takes records. Late outcomes are settled while it
-// waits. waited says that rows that were read before may have changed; ok is false when
-// nothing more is to be dispatched.
-func (r *run) handlerOpens() (waited, ok bool) {
+// awaitHandler waits until the handler takes records, and settles late outcomes until
+// then. waited says that records read before may have changed. ok is false when nothing more
+// is to be dispatched.
+func (r *run) awaitHandler() (waited, ok bool) {
 	h, ok := r.e.Handler.(ClosingHandler)
 	if !ok {
 		return false, true
@@ -167,7 +165,7 @@ func (r *run) handlerOpens() (waited, ok bool) {
 	}
 }
 
-// errPause is the cause for which passes end in a pause that somebody asked for.
+// errPause is the cause for which passes end when a pause begins.
 var errPause = errors.New("pause")
 
 const (
@@ -177,11 +175,11 @@ const (
 
 func (e *Engine) isPaused() bool { return e.Paused != nil && e.Paused() }
 
-// heedPause ends the walk when a pause begins.
-func (r *run) heedPause(over context.Context) {
-	for r.e.Paused != nil && Sleep(over, pauseEvery) {
+// watchPause stops the dispatch when a pause begins. It returns when done is.
+func (r *run) watchPause(done context.Context) {
+	for r.e.Paused != nil && Sleep(done, pauseEvery) {
 		if r.e.Paused() {
-			r.endWalk(errPause)
+			r.stopDispatch(errPause)
 			return
 		}
 	}
@@ -201,192 +199,3 @@ func (e *Engine) pauseFor(err error) {
 		}
 	}
 }
-
-// health is what is known of the store's.
-type health struct {
-	heard   atomic.Int64 // when it last answered, in unix nanoseconds
-	failing atomic.Int64 // how many callers try again because it is unavailable
-	logged  atomic.Bool  // that it is unavailable
-	broken  atomic.Bool  // a probe has found it broken, which only a probe clears
-}
-
-// contactEvery is how long a sign of life of the store is good for: together
-// with contactTimeout no record is dispatched later than two seconds after the
-// store went away.
-const (
-	contactEvery   = time.Second
-	contactTimeout = time.Second
-)
-
-// storeAnswered notes a sign of life. While another call still fails the store
-// is not back: it can answer reads and take no writes.
-func (e *Engine) storeAnswered() {
-	h := &e.health
-	h.heard.Store(e.Now().UnixNano())
-	if h.logged.Load() && h.failing.Load() == 0 && !h.broken.Load() && h.logged.CompareAndSwap(true, false) {
-		e.emit(Event{Kind: StoreBack})
-	}
-}
-
-// storeFails notes that a call fails because the store is unavailable, until
-// health.failing is counted down again.
-func (e *Engine) storeFails(err error) {
-	e.health.failing.Add(1)
-	if e.health.logged.CompareAndSwap(false, true) {
-		e.emit(Event{Kind: StoreUnavailable, Err: err})
-	}
-}
-
-// askAgain asks a store that was unavailable whether it is back, where nothing
-// else does: what found it unavailable may have been stopped.
-func (e *Engine) askAgain(ctx context.Context) {
-	e.init()
-	if e.health.logged.Load() && e.health.failing.Load() == 0 && e.ping(ctx) == nil {
-		e.storeAnswered()
-	}
-}
-
-// ping asks for a sign of life. Whatever goes wrong, the store is unavailable.
-func (e *Engine) ping(ctx context.Context) error {
-	p, ok := e.Store.(Pinger)
-	if !ok {
-		return nil
-	}
-	err := answers(ctx, contactTimeout, p.Ping)
-	if err != nil && !isUnavailable(err) {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return err
-}
-
-// probeTimeout is how long a probe waits: another program may lock the store for seconds. It
-// is longer than a store waits for a lock, so that the store can say what is in the way.
-const probeTimeout = 12 * time.Second
-
-// Probe asks the store whether passes could work on it, for up to twelve seconds, and returns
-// why they could not. What passes do not notice while none runs is so in the events: that the
-// store is unavailable, or its table gone, and that it is back.
-func (e *Engine) Probe(ctx context.Context) error {
-	e.init()
-	p, ok := e.Store.(Prober)
-	if !ok {
-		return nil
-	}
-	err := askFor(ctx, p)
-	switch {
-	case err == nil:
-		e.health.broken.Store(false)
-		e.storeAnswered()
-	case ctx.Err() != nil: // that says nothing
-	default:
-		e.health.broken.Store(!isUnavailable(err))
-		if e.health.logged.CompareAndSwap(false, true) {
-			e.emit(Event{Kind: StoreUnavailable, Err: err})
-		}
-	}
-	return err
-}
-
-// askFor asks again while the store is unavailable, and returns the last of its own reasons.
-func askFor(ctx context.Context, p Prober) (why error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	for {
-		err := guard(func() error { return p.Probe(ctx) })
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			why = err
-			if !isUnavailable(err) {
-				return why
-			}
-		}
-		if !Sleep(ctx, time.Second) {
-			return cmp.Or(why, fmt.Errorf("%w: no answer within %v", ErrUnavailable, probeTimeout))
-		}
-	}
-}
-
-// persist calls f until it returns anything but an error that wraps ErrUnavailable,
-// ctx is done, or the engine's patience is used up: then it returns the last such
-// error, which says why. The pauses between the calls grow to five seconds.
-func (e *Engine) persist(ctx context.Context, f func() error) error {
-	return e.persistUnless(ctx, e.endsAtOnce, f)
-}
-
-// endsAtOnce reports whether a call with the error is not worth another one.
-func (e *Engine) endsAtOnce(err error) bool {
-	return e.Patience > 0 && errors.Is(err, ErrNoWrites) || e.impatient.Load()
-}
-
-// persistSettling is persist for a call that outcomes wait for: these are worth the whole
-// patience.
-func (e *Engine) persistSettling(ctx context.Context, f func() error) error {
-	return e.persistUnless(ctx, func(error) bool { return e.impatient.Load() }, f)
-}
-
-// persistUnless is persist where ends says which errors are not worth another call.
-func (e *Engine) persistUnless(ctx context.Context, ends func(error) bool, f func() error) (err error) {
-	var away error
-	began := time.Now()
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err = guard(f)
-		if err == nil || !isUnavailable(err) || ctx.Err() != nil || ends(err) {
-			break
-		}
-		if e.Patience > 0 && time.Since(began) >= e.Patience {
-			e.impatient.Store(true)
-			break
-		}
-		if away == nil {
-			e.storeFails(err)
-		}
-		away = err
-		if !Sleep(ctx, pause) {
-			break
-		}
-	}
-	if away != nil {
-		e.health.failing.Add(-1)
-	}
-	switch {
-	case err == nil, errors.Is(err, ErrLocked):
-		e.storeAnswered()
-	case ctx.Err() != nil && away != nil && !isUnavailable(err):
-		return away // that the call was cut short says nothing
-	}
-	return err
-}
-
-// ask is [Engine.persist] for a call that has a result.
-func ask[T any](ctx context.Context, e *Engine, f func() (T, error)) (result T, err error) {
-	err = e.persist(ctx, func() (err error) {
-		result, err = f()
-		return err
-	})
-	return result, err
-}
-
-// answers calls f, which has so long to answer.
-func answers(ctx context.Context, within time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
-	defer cancel()
-	err := guard(func() error { return f(ctx) })
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return err
-}
-
-// guard makes an error of f's panic: the store is another's code.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the store: %v", p)
-		}
-	}()
-	return f()
-}
-
-func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

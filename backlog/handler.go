@@ -13,17 +13,17 @@ import (
 // A Handler processes one record: calls a service, sends a mail, ships an
 // order.
 //
-// It returns nil for success, any error for a failure that the schedule tries
-// again, [Reject] for one that must not be tried again, [Skip] to leave the
+// It returns nil for a success, any error for a failure that the schedule tries
+// again, [Reject] for a failure that must not be tried again, [Skip] to leave the
 // row as it was, [RetryAfter] for a failure after which no handler is called for a
 // while, and [Unstarted] if it cannot work at all. A panic counts as an error.
 //
-// Handle may be called concurrently, never twice at a time for the same
+// Handle may be called concurrently, but not twice at a time for the same
 // record. It must return soon after ctx is done. Nil then means that the work was
-// done, and is written; an error is a failure if Engine.Timeout ended ctx, and no
-// attempt if a stop did. An attempt is repeated when a crash comes between its end
-// and its settlement: handlers that must not act twice use a key of their own
-// or [Record.AttemptID] with the record's Key.
+// done, and is settled as a success. An error is a failure if Engine.Timeout ended
+// ctx, and no attempt if a stop did. An attempt is repeated when a crash comes
+// between its end and its settlement. Handlers that must not act twice recognize
+// a repetition by the record's Key or a key of their own.
 //
 // A Handler may do more. The engine looks for these interfaces, and does without what a
 // Handler does not have:
@@ -38,7 +38,7 @@ import (
 // The program asks more of the handlers that its configuration file names:
 //
 //   - [ConfiguredHandler] describes itself and says whether it can work
-//   - [TrialHandler] can do its work and undo it
+//   - [TrialHandler] can do its work and undo it again
 type Handler interface {
 	Handle(ctx context.Context, r *Record) error
 }
@@ -49,57 +49,64 @@ type HandlerFunc func(ctx context.Context, r *Record) error
 // Handle calls f(ctx, r).
 func (f HandlerFunc) Handle(ctx context.Context, r *Record) error { return f(ctx, r) }
 
-// Killed returns a channel that is closed when every program a handler has
-// started must be dead: another process may begin with its records, or the stop
-// was asked for twice. ctx is done by then. A handler that starts programs ends
-// them when ctx is done, and kills them when Killed is closed or its own patience
-// is over. The channel is nil where ctx is not an engine's.
-func Killed(ctx context.Context) <-chan struct{} { return killOf(ctx).Done() }
+// Killed returns a channel that is closed when every program that a handler has
+// started must be dead: another process may begin with its records, or a second
+// signal has asked for the stop. ctx is done by then. A handler that starts programs
+// ends them when ctx is done, and kills them when Killed is closed or its own patience
+// is over. The channel is nil if ctx is not an engine's.
+func Killed(ctx context.Context) <-chan struct{} { return killedOf(ctx).Done() }
 
-// killKey is the key of the context that ends when handlers are to be killed.
-type killKey struct{}
+// killedKey is the context key of the context whose end Killed returns.
+type killedKey struct{}
 
-func killOf(ctx context.Context) context.Context {
-	if kill, ok := ctx.Value(killKey{}).(context.Context); ok {
-		return kill
+func killedOf(ctx context.Context) context.Context {
+	if killed, ok := ctx.Value(killedKey{}).(context.Context); ok {
+		return killed
 	}
 	return context.Background()
 }
 
-// A SettlingHandler is a [Handler] whose work and its settlement are one
-// transaction, so that a success happens exactly once. The engine calls HandleAndSettle
-// instead of Handle, and as Handle is called.
+// withKill returns a child of ctx that is killed when ctx is, or kill is called. killed is what
+// its [Killed] is made of.
+func withKill(ctx context.Context) (child, killed context.Context, kill context.CancelFunc) {
+	killed, kill = context.WithCancel(killedOf(ctx))
+	return context.WithValue(ctx, killedKey{}, killed), killed, kill
+}
+
+// A SettlingHandler is a [Handler] that settles a success in the transaction of its work, so
+// that a success happens exactly once. The engine calls HandleAndSettle instead of Handle, and
+// under the same rules.
 type SettlingHandler interface {
 	Handler
-	// HandleAndSettle is Handle, but when it returns nil the success has
-	// been written. now is the engine's clock. After any other answer
-	// nothing has been written, or, if the connection broke at commit, that
-	// is unknown; the engine then settles as usual. An error that wraps
-	// [ErrConflict] says that another program has changed the row: that is
-	// counted as such. One that wraps [ErrUnavailable] is no attempt: the call is
-	// made again, with the same record, once the store answers, but not more
-	// than twice; then the row is left as it was.
+	// HandleAndSettle does what Handle does, and has written the success when it
+	// returns nil. now is the engine's clock. After an error nothing has been written
+	// or, if the connection broke at commit, that is unknown; the engine then settles as
+	// usual. An error that wraps [ErrConflict] says that another program has changed the
+	// row, and is counted as that. An error that wraps [ErrUnavailable] is no attempt: the
+	// call is made again with the same record when the store answers, at most twice. Then
+	// the row is left as it was.
 	HandleAndSettle(ctx context.Context, r *Record, now func() time.Time) error
 }
 
-// A ClosingHandler is a [Handler] that takes no records at times. The engine asks before it
-// claims records, and claims none while the handler is closed: a record that waits inside
-// the handler is at work, so that an outcome of its last attempt could not be settled.
+// A ClosingHandler is a [Handler] that takes no records at times. The engine claims no records
+// while the handler is closed. If a record waited inside the handler instead, a late outcome
+// of its previous attempt could not be settled.
 type ClosingHandler interface {
 	Handler
-	// Closed returns for how long no record is taken, at least; 0: one is taken now. It is
-	// called again after that time, or a second if that is less, and by each pass. An error
-	// ends the pass.
+	// Closed returns for how long the handler takes no record, at least; 0: it takes one
+	// now. It is called before records are claimed, and again after the time it returned or
+	// a second, whichever is shorter. An error ends the pass.
 	Closed(ctx context.Context) (time.Duration, error)
 }
 
 // A ReadyChecker is a [Handler] that may be unable to take any record. Under the refresh
-// policy the engine asks before it writes the start of an attempt, so that none is spent on
-// that. Without it, and under other policies, Handle returns [Unstarted].
+// policy the engine asks it before it writes the start of an attempt, so that no attempt is
+// lost. Without it, and under other policies, Handle returns [Unstarted].
 type ReadyChecker interface {
 	Handler
-	// Ready returns why no record can be taken. The record is left as it is then, and the
-	// pass ends with the error. It is called concurrently, once for each record.
+	// Ready returns why no record can be taken, nil if one can. After an error the record is
+	// left as it was, and the pass ends with the error. It is called concurrently, once for
+	// each record.
 	Ready(ctx context.Context) error
 }
 
@@ -108,24 +115,24 @@ type ReadyChecker interface {
 // time.
 type Collector interface {
 	Handler
-	// Collect passes to resolve what it has received since the last call, and returns when
-	// there is nothing more. resolve is [Engine.Resolve]: what it returns no error for, and
-	// what it refuses with an error for that answer alone, need not be passed again. An error
-	// of Collect ends nothing: it is called again.
+	// Collect passes the answers received since the last call to resolve, and returns when
+	// there are no more. resolve is [Engine.Resolve]. Answers need to be passed again only
+	// if its second result is an error. An error of Collect ends nothing: it is called again.
 	Collect(ctx context.Context, resolve func(context.Context, []Answer) ([]error, error)) error
 }
 
-// A LateCollector is a [Handler] that receives outcomes that no call of Handle waits for any
-// more, as after a restart. The engine asks when it would ask a [Collector], and while a
-// [ClosingHandler] is closed. A Collector is not asked for late outcomes.
+// A LateCollector is a [Handler] that receives outcomes for which no call of Handle waits any
+// more, as after a restart. The engine asks for them when it would ask a [Collector], and while a
+// [ClosingHandler] is closed. It does not ask a Handler that is also a Collector.
 type LateCollector interface {
 	Handler
-	// CollectLate passes to settle records, at most [MaxGroup] in a call, and an answer for
-	// each, whose UID is not looked at. settle writes each outcome whose row still is as
-	// the record says. It returns an error for each, nil where it is written. One that wraps
-	// [ErrUnavailable] means not yet: the record is at work, pass it again. After any other,
-	// such as [ErrConflict], the outcome is obsolete. The second result says that nothing is
-	// known of any. An error of CollectLate ends nothing: it is called again.
+	// CollectLate passes records to settle, at most [MaxGroup] in a call, with an answer for
+	// each, whose UID is ignored. settle writes each outcome whose row is still as
+	// the record says. It returns an error for each, nil if it is written. An error that wraps
+	// [ErrUnavailable] says that another attempt of the record is under way: pass it again
+	// later. After any other error, such as [ErrConflict], the outcome is obsolete. The second
+	// result of settle says that nothing is known of any outcome. An error of CollectLate ends
+	// nothing: it is called again.
 	CollectLate(ctx context.Context, settle func(context.Context, []Record, []Answer) ([]error, error)) error
 }
 
@@ -134,10 +141,10 @@ type LateCollector interface {
 type ConfiguredHandler interface {
 	Handler
 	// Prepare returns what is wrong with the settings and the files that they name. It is
-	// called before all other methods, and uses no network: a service that is down is no
-	// reason not to start.
+	// called before all other methods, and uses no network, so that the program starts while
+	// a service is down.
 	Prepare() error
-	// Check returns why no record could be handled now; it may use the network. It changes
+	// Check returns why no record could be handled now. It may use the network, and changes
 	// nothing.
 	Check(ctx context.Context) error
 	// Describe returns what the handler says of itself.
@@ -146,27 +153,27 @@ type ConfiguredHandler interface {
 
 // A Description is what a [ConfiguredHandler] says of itself. A zero field says nothing.
 type Description struct {
-	MaxConcurrency int           // calls at a time, more would only wait; 0: no limit
+	MaxConcurrency int           // how many calls at a time do work, further ones wait; 0: no limit
 	MaxPause       time.Duration // the longest pause that it can ask for, [Engine.MaxPause]
-	Columns        []string      // the columns that it asks of a record by name
-	Checked        string        // what a Check that found nothing has shown
-	Notes          []string      // what is worth a warning though Check finds nothing; a cure follows "; "
+	Columns        []string      // the columns that it uses by name
+	Checked        string        // what a Check without an error has shown
+	Notes          []string      // warnings about settings that Check accepts; a cure follows "; "
 }
 
-// A TrialHandler is a [Handler] that can do its work and undo it. `backlog check --sample`
+// A TrialHandler is a [Handler] that can do its work and undo it again. `backlog check --sample`
 // calls Try instead of Handle.
 type TrialHandler interface {
 	Handler
-	// Try is Handle, but nothing of the work remains. The row is not settled.
+	// Try does what Handle does, and undoes it. The row is not settled.
 	Try(ctx context.Context, r *Record) error
 }
 
-// maxExchange is how much of each side of an exchange is logged, but for the mark.
+// maxExchange is how many bytes of each side of an exchange are logged, without the ellipsis.
 const maxExchange = 2<<10 - len("…")
 
-// LogExchange logs at DEBUG what a handler sent for r and what it got back, as
-// exchange returns them without secrets, the beginning of each. It does nothing
-// where DEBUG is off or log is nil.
+// LogExchange logs at DEBUG what a handler sent for r and what it got back, the
+// beginning of each. exchange returns both, without secrets. It is not called if
+// DEBUG is off or log is nil.
 func LogExchange(ctx context.Context, log *slog.Logger, r *Record, exchange func() (sent, got string)) {
 	if log == nil || !log.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -175,8 +182,8 @@ func LogExchange(ctx context.Context, log *slog.Logger, r *Record, exchange func
 	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", Beginning(sent, maxExchange), "got", Beginning(got, maxExchange))
 }
 
-// Beginning returns the beginning of a text as valid UTF-8 of at most so many
-// bytes, and a mark where more of it was cut off.
+// Beginning returns at most that many bytes of a text, as valid UTF-8, and an
+// ellipsis if the text is longer.
 func Beginning(text string, most int) string {
 	if len(text) <= most {
 		return strings.ToValidUTF8(text, "\uFFFD")
@@ -192,38 +199,53 @@ const (
 	Errored                   // it failed; schedule and policy try again
 	Rejected                  // it failed and trying again is useless
 	Skipped                   // not an attempt; the row stays as it was
-	HandedOver                // the outcome follows; refresh policy only
+	HandedOver                // the outcome comes later; refresh policy only
 )
 
-// String returns the outcome's word: "success", "error", "reject", "skip" or "accepted".
-func (o Outcome) String() string {
-	return [...]string{"success", "error", "reject", "skip", "accepted"}[o]
+// outcomes are the names of outcomes.
+var outcomes = [...]string{
+	Succeeded:  "success",
+	Errored:    "error",
+	Rejected:   "reject",
+	Skipped:    "skip",
+	HandedOver: "accepted",
 }
 
-// Target returns the state that a settlement of the outcome reaches while the
-// policy has not given the record up; RowOther: it ends no attempt.
+// String returns the outcome's word: "success", "error", "reject", "skip" or "accepted".
+func (o Outcome) String() string { return outcomes[o] }
+
+// Target returns the state that a settlement of the outcome reaches, unless the policy gives
+// the record up. RowOther says that the outcome ends no attempt.
 func (o Outcome) Target() RowState {
-	return [...]RowState{Succeeded: RowSuccess, Errored: RowError, Rejected: RowDead, Skipped: RowOther, HandedOver: RowOther}[o]
+	switch o {
+	case Succeeded:
+		return RowSuccess
+	case Errored:
+		return RowError
+	case Rejected:
+		return RowDead
+	}
+	return RowOther
 }
 
 // Skip is returned by a Handler that made no attempt: the row is left exactly
-// as it was. Errors that wrap it count too.
+// as it was. An error that wraps it means the same.
 //
 //lint:ignore ST1012 it reads as the answer it is: return backlog.Skip
 var Skip = errors.New("skipped")
 
-// Reject returns an error that says the record can never succeed. With a dead
-// status configured the record gets it, else the error status. It wraps err;
-// Reject(nil) is a rejection without a reason.
+// Reject returns an error that says that the record can never succeed. The record
+// gets the dead status, or the error status if no dead one is configured. It wraps
+// err; Reject(nil) is a rejection without a reason.
 func Reject(err error) error { return &rejection{cmp.Or(err, errors.New("rejected"))} }
 
 type rejection struct{ error }
 
 func (r *rejection) Unwrap() error { return r.error }
 
-// RetryAfter returns an error by which a handler asks for a pause: no handler
-// call of this engine starts before wait has passed (at most
-// [Engine.MaxPause]). The record itself is an error. It wraps err.
+// RetryAfter returns an error by which a handler asks for a pause: the engine
+// starts no handler call before wait has passed, at most [Engine.MaxPause]. The
+// outcome of the record is an error. It wraps err.
 func RetryAfter(wait time.Duration, err error) error {
 	return &pauseRequest{cmp.Or(err, fmt.Errorf("asked to pause for %v", wait)), wait}
 }
@@ -244,17 +266,16 @@ func PauseOf(err error) (wait time.Duration, asks bool) {
 }
 
 // Unstarted returns an error by which a handler says that it could not even
-// begin: what is wrong is wrong with the handler, not with the record. The row
-// is left as it was, as by [Skip], and the pass ends with the error. It wraps
-// err.
+// begin: the fault is in the handler, not in the record. The row is left as it was,
+// as after [Skip], and the pass ends with the error. It wraps err.
 func Unstarted(err error) error { return &unstarted{err} }
 
 type unstarted struct{ error }
 
 func (u *unstarted) Unwrap() []error { return []error{u.error, Skip} }
 
-// Worded returns an error with a text for people, and the causes that errors.Is
-// and errors.As find behind it.
+// Worded returns an error with a text for people. errors.Is and errors.As find
+// its causes.
 func Worded(text string, causes ...error) error { return &worded{text, causes} }
 
 type worded struct {
@@ -280,11 +301,11 @@ func OutcomeOf(err error) Outcome {
 	return Errored
 }
 
-// A handlerFault is an error that ends a pass and is not the store's.
+// A handlerFault is an error of the handler that ends a pass.
 type handlerFault struct{ error }
 
 func (f handlerFault) Unwrap() error { return f.error }
 
-// IsHandlerFault reports whether the error with which a pass has ended is the handler's, and
-// not the store's.
+// IsHandlerFault reports whether the error with which a pass has ended is the handler's,
+// and not the store's.
 func IsHandlerFault(err error) bool { return errors.As(err, new(handlerFault)) }

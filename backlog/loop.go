@@ -19,30 +19,30 @@ import (
 // monotonic clock, which stands still while a machine is suspended.
 const maxWait = 30 * time.Second
 
-// A Checkpoint is what the daemon remembers between two lives.
+// A Checkpoint is what a daemon remembers from one start to the next.
 type Checkpoint struct {
 	// LastWake is the moment up to which ticks have been handled.
 	LastWake time.Time `json:"last_wake"`
-	// Resume has where the next pass goes on, by tier.
+	// Resume is where the next pass goes on, by tier.
 	Resume map[string]Resume `json:"resume,omitempty"`
 	// Unfinished are the tiers that have ticked and whose pass has not come to its
-	// end: it is under way, or was cut short by a stop, a kill or a lost lock.
+	// end. It is under way, or was cut short by a stop, a kill or a lost lock.
 	Unfinished []string `json:"unfinished,omitempty"`
 }
 
-// errReload is the cause for which passes are cut by a reload.
+// errReload is the cause for which a reload ends passes.
 var errReload = errors.New("reload")
 
 // A CheckpointKeeper keeps a Checkpoint. Its methods may be called concurrently.
 type CheckpointKeeper interface {
-	// Load returns the checkpoint, zero if there is none yet.
+	// Load returns the checkpoint, the zero one before the first Update.
 	Load() (Checkpoint, error)
 	// Update changes the checkpoint in one step.
 	Update(change func(*Checkpoint)) error
 }
 
-// A Loop runs the passes of a schedule as their ticks come. Schedule and
-// Engine are required.
+// A Loop runs the passes of a schedule at its ticks. Schedule and Engine are
+// required.
 type Loop struct {
 	Schedule *tiers.Schedule
 	Engine   *Engine
@@ -50,24 +50,24 @@ type Loop struct {
 	Observe  func(Event)      // nil: none
 
 	State CheckpointKeeper // nil: nothing is remembered
-	// Since is the moment after which ticks count. Zero: State's last wake,
-	// or, if there is none, the start of Run.
+	// Since is the moment after which ticks count. Zero: State's last wake or,
+	// if State has none, the start of Run.
 	Since time.Time
-	// Locker, if not nil, is asked for the RunLock before a pass and keeps
-	// it until no pass runs. When the lock is lost its passes are stopped,
-	// and taken up at the next wake.
+	// Locker, if not nil, is asked for the RunLock before a pass. The lock is
+	// held until no pass runs. When it is lost its passes are stopped, and
+	// taken up at the next wake.
 	Locker Locker
 
-	mu       sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
-	clock    tiers.Clock
-	looked   time.Time         // when a wake last looked at the clock
-	lastTick time.Time         // when a tick was last handled
-	running  map[string]bool   // tiers that have a pass, and whether it has begun
-	passID   uint64            // of the last pass started
-	ticksOf  map[string]uint64 // tiers that Unfinished has, and the pass that their last tick is left to
-	carried  []Pass            // cut by a reload, to go on after it
-	cut      context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
-	endCut   context.CancelCauseFunc
+	mu        sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
+	clock     tiers.Clock
+	lastWake  time.Time         // when a wake last read the clock
+	lastTick  time.Time         // when a tick was last handled
+	running   map[string]bool   // tier -> its pass has begun; a tier without a pass is left out
+	passID    uint64            // of the last pass started
+	ticksOf   map[string]uint64 // tier in Unfinished -> ID of the pass that its last tick is left to
+	cutPasses []Pass            // ended by a reload, to go on after it
+	cut       context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
+	endCut    context.CancelCauseFunc
 
 	ctx    context.Context // of Run; guarded by waking
 	waking sync.Mutex      // held during a wake, or a reload
@@ -76,13 +76,13 @@ type Loop struct {
 }
 
 // Run wakes at every tick, and at least every thirty seconds, and starts the
-// pass that is due then, until ctx is done; it returns when all passes have
-// ended. Ticks missed before the start, or while the machine slept, are one
+// pass that is due then. When ctx is done it waits for all passes and returns
+// nil. Ticks missed before the start, or while the machine slept, become one
 // pass.
 //
 // After the loss of a lock, outcomes that the store does not take yet stay with
-// the engine. Run gives up what is left of them when it ends, but for an end by
-// a lost lock, see [WhileHeld]: then another Loop may go on with the same engine.
+// the engine. Run gives up the rest of them when it ends, unless it ends by a lost
+// lock, see [WhileHeld]: then another Loop may go on with the same engine.
 func (l *Loop) Run(ctx context.Context) error {
 	if l.Now == nil {
 		l.Now = time.Now
@@ -92,21 +92,23 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.mu.Lock()
 	l.ctx = ctx
 	l.clock = tiers.Clock{Last: now}
-	l.looked = now
+	l.lastWake = now
 	l.lastTick = now
 	l.cut, l.endCut = context.WithCancelCause(ctx)
 	l.running = make(map[string]bool)
 	l.ticksOf = make(map[string]uint64)
 	l.mu.Unlock()
 	l.waking.Unlock()
-	l.lock.emit, l.lock.now, l.lock.turn = l.emit, l.Now, make(chan struct{}, 1)
+	l.lock.emit = l.emit
+	l.lock.now = l.Now
+	l.lock.acquiring = newMutex()
 	var watch sync.WaitGroup
 	watch.Go(func() { l.watch(ctx) })
-	watch.Go(func() { l.listen(ctx) })
+	watch.Go(func() { l.collect(ctx) })
 	l.safely(func() { l.restore(now) })
 
-	// Recover must be innermost: outside of a skipping wrapper it would
-	// leave that locked for ever. Overlap is dealt with by wake.
+	// Recovery from a panic is inside the job: cron's wrapper that skips overlapping runs would
+	// stay locked after a panic. wake itself handles overlaps.
 	c := cron.New(cron.WithLocation(time.UTC), cron.WithLogger(cron.DiscardLogger))
 	c.Schedule(cronSchedule{l}, cron.FuncJob(func() { l.safely(func() { l.wake(ctx) }) }))
 	l.safely(func() { l.wake(ctx) })
@@ -124,13 +126,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// restore sets the state from which ticks are counted. If that panics, ticks
-// count from now.
+// restore sets the moment after which ticks count, and the ticks that are owed. If that
+// panics, ticks count from now.
 func (l *Loop) restore(now time.Time) {
 	var s Checkpoint
 	if l.State != nil {
 		var err error
-		if s, err = l.State.Load(); err != nil {
+		s, err = l.State.Load()
+		if err != nil {
 			l.emit(Event{Kind: StateFailed, Err: err})
 		}
 	}
@@ -146,9 +149,9 @@ func (l *Loop) restore(now time.Time) {
 }
 
 // Reload ends the passes under way as soon as their running handlers have ended,
-// however long those take, and calls change then for the schedule and the
-// engine to go on with. The engine must work on the same table. What the passes
-// have not come to is taken up at once. A stop meanwhile is one as ever. Reload may be
+// however long that takes. Then it calls change for the schedule and the engine to
+// go on with, which must work on the same table. The records that the passes have
+// not come to are taken up at once. A stop during a reload works as usual. Reload may be
 // called whether the loop runs or not, but not twice at a time.
 func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	l.waking.Lock()
@@ -161,45 +164,57 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	s, e := change()
 	l.mu.Lock()
 	if e != l.Engine {
-		e.follow(l.Engine)
+		e.inherit(l.Engine)
 	}
-	l.Schedule, l.Engine = s, e
-	ctx, carried := l.ctx, l.carried
-	l.carried = nil
+	l.Schedule = s
+	l.Engine = e
+	ctx := l.ctx
 	if ctx != nil {
 		l.cut, l.endCut = context.WithCancelCause(ctx)
 	}
-	for _, old := range carried {
-		if ctx.Err() != nil {
-			break
-		}
-		t, ok := s.ByName(old.Tier)
-		if !ok {
-			l.owe(old) // the next wake forgets the tier itself, and runs what its pass covered
-			continue
-		}
-		p := TierPass(s, t)
-		p.Now, p.Tick, p.Resume, p.tried = old.Now, old.Tick, old.Resume, old.tried
-		p.id, p.ticks = old.id, old.ticks
-		l.running[p.Tier] = false
-		l.start(p)
-	}
+	l.startCutPasses()
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
-		l.safely(func() { l.wake(ctx) }) // for ticks meanwhile
+		l.safely(func() { l.wake(ctx) }) // for ticks during the reload
 	}
+}
+
+// startCutPasses starts the passes again that the reload has ended, by the new schedule. l.mu
+// must be held.
+func (l *Loop) startCutPasses() {
+	for _, old := range l.cutPasses {
+		if l.ctx.Err() != nil {
+			break
+		}
+		t, ok := l.Schedule.ByName(old.Tier)
+		if !ok {
+			l.owe(old) // the next wake forgets the tier, and runs the tiers that its pass covered
+			continue
+		}
+		p := TierPass(l.Schedule, t)
+		p.Now = old.Now
+		p.Tick = old.Tick
+		p.Resume = old.Resume
+		p.tried = old.tried
+		p.id = old.id
+		p.ticks = old.ticks
+		l.running[p.Tier] = false
+		l.start(p)
+	}
+	l.cutPasses = nil
 }
 
 // start starts a pass of a tier that is noted as running. l.mu must be held.
 func (l *Loop) start(p Pass) {
-	ctx, e := l.ctx, l.Engine
+	ctx := l.ctx
+	e := l.Engine
 	p.cut = l.cut
 	l.passes.Go(func() { l.safely(func() { l.runPass(ctx, e, p) }) })
 }
 
-// owe has the ticks that the pass was for taken as due at the next wake, but for those
-// that another pass has been started for since. l.mu must be held.
+// owe makes the ticks that the pass was for due at the next wake, except those for which
+// another pass has been started since. l.mu must be held.
 func (l *Loop) owe(p Pass) {
 	for _, tier := range p.ticks {
 		if l.ticksOf[tier] == p.id {
@@ -208,8 +223,8 @@ func (l *Loop) owe(p Pass) {
 	}
 }
 
-// handled returns the tiers whose last tick was left to the pass, which has ended. l.mu must
-// be held.
+// handled returns the tiers whose last tick was left to the pass, and forgets them: the pass
+// has ended. l.mu must be held.
 func (l *Loop) handled(p Pass) map[string]bool {
 	done := make(map[string]bool)
 	for _, tier := range p.ticks {
@@ -221,11 +236,11 @@ func (l *Loop) handled(p Pass) map[string]bool {
 	return done
 }
 
-// LastWake returns when the loop last looked at the clock.
+// LastWake returns when the loop last read the clock to look for ticks.
 func (l *Loop) LastWake() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.looked
+	return l.lastWake
 }
 
 func (l *Loop) engine() *Engine {
@@ -237,9 +252,9 @@ func (l *Loop) engine() *Engine {
 // cronSchedule makes the loop's next wake a schedule of robfig/cron.
 type cronSchedule struct{ l *Loop }
 
-// Next adds to t rather than return a tick as it is, since only so the result
-// has t's monotonic reading: without it a clock that is set back would keep the
-// timer waiting until the same time comes again.
+// Next returns a sum with t, and not the tick itself, because the result must have
+// t's monotonic reading. Without it, a timer would wait longer after the clock was
+// set back.
 func (c cronSchedule) Next(t time.Time) time.Time {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -255,10 +270,10 @@ func (l *Loop) wake(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !l.waking.TryLock() { // the last wake hangs, which watch will say, or a reload waits for handlers
+	if !l.waking.TryLock() { // the last wake hangs, which watch reports, or a reload waits for handlers
 		l.mu.Lock()
 		if l.cut.Err() != nil {
-			l.looked = l.Now()
+			l.lastWake = l.Now()
 		}
 		l.mu.Unlock()
 		return
@@ -268,7 +283,7 @@ func (l *Loop) wake(ctx context.Context) {
 	paused := e.isPaused()
 	l.mu.Lock()
 	now := l.Now()
-	l.looked = now
+	l.lastWake = now
 	w := l.clock.Wake(l.Schedule, now, paused, func(t tiers.Tier) bool {
 		_, busy := l.running[t.Name]
 		return busy
@@ -282,20 +297,20 @@ func (l *Loop) wake(ctx context.Context) {
 		}
 	}
 	var pass *Pass
-	if w.Start != nil && (!paused || e.Policy.HasDeadlines()) { // whose passes also end what nobody answers
+	if w.Start != nil && (!paused || e.Policy.HasDeadlines()) { // such a pass also ends overdue attempts
 		pass = l.plan(w.Pick, now)
 	}
 	l.mu.Unlock()
 
-	l.passes.Go(func() { l.safely(func() { e.askAgain(ctx) }) })
+	l.passes.Go(func() { l.safely(func() { e.recheckStore(ctx) }) })
 	if w.Back > time.Second {
 		l.emit(Event{Kind: ClockSetBack, Err: fmt.Errorf("the clock was set back by %v", w.Back.Round(time.Millisecond))})
 	}
 	for _, d := range w.Skipped {
 		l.emit(Event{Kind: TierSkipped, Tier: d.Tier.Name})
 	}
-	// The state has the ticks before their pass begins: a kill at any moment leaves them
-	// either after the last wake or unfinished.
+	// The state is written before the pass begins, so that a kill at any moment leaves the
+	// ticks either after the last wake or unfinished.
 	l.update(func(s *Checkpoint) {
 		s.LastWake = now
 		s.Taken(w.Taken)
@@ -313,10 +328,11 @@ func (l *Loop) wake(ctx context.Context) {
 	l.emit(Event{Kind: Woke})
 }
 
-// plan returns the pass that is picked, and notes that its tier has one. l.mu must be held.
+// plan returns the pass for the picked ticks, and notes that its tier has one. l.mu must be
+// held.
 func (l *Loop) plan(pick tiers.Pick, now time.Time) *Pass {
 	pass := TierPass(l.Schedule, pick.Start.Tier)
-	// A pass goes by its tick, not by the moment it took to start.
+	// Ages are counted from the tick, unless the pass is late.
 	pass.Tick = pick.Start.Last
 	if now.Sub(pass.Tick) < time.Second {
 		pass.Now = pass.Tick
@@ -334,7 +350,7 @@ func (l *Loop) plan(pick tiers.Pick, now time.Time) *Pass {
 	return &pass
 }
 
-// announce emits what the picked pass makes up for and covers.
+// announce emits which ticks the next pass makes up for and which tiers it covers.
 func (l *Loop) announce(w tiers.Wake) {
 	if missed, more := w.Missed(); missed > 0 {
 		l.emit(Event{Kind: TicksMissed, Tier: w.Start.Tier.Name, N: missed, AtLeast: more, Since: w.Since})
@@ -344,7 +360,7 @@ func (l *Loop) announce(w tiers.Wake) {
 	}
 }
 
-// update changes the state. A keeper that panics stops nothing.
+// update changes the state. A panic of the keeper does not stop the loop.
 func (l *Loop) update(change func(*Checkpoint)) {
 	if l.State == nil {
 		return
@@ -356,49 +372,54 @@ func (l *Loop) update(change func(*Checkpoint)) {
 	})
 }
 
-// watch says when no tick was handled for twice the narrowest interval: a loop
-// that hangs is otherwise silent.
+// watch emits when no tick was handled for twice the narrowest interval, since a loop that
+// hangs is silent.
 func (l *Loop) watch(ctx context.Context) {
-	var said, suspect time.Time // the last tick that was reported as late, or may have to be
-	var of *tiers.Schedule
-	var grace time.Duration // takes milliseconds to find
+	var suspect, reported time.Time // values of lastTick that were found too old, once and twice
+	var known *tiers.Schedule
+	var grace time.Duration // of the known schedule: it takes milliseconds to find
 	for Sleep(ctx, maxWait) {
 		l.mu.Lock()
-		s, now, last := l.Schedule, l.Now(), l.lastTick
+		s := l.Schedule
+		now := l.Now()
+		last := l.lastTick
 		l.mu.Unlock()
-		if s != of {
-			of, grace = s, 2*s.MinInterval()
+		if s != known {
+			known = s
+			grace = 2 * s.MinInterval()
 		}
-		// A cron tier may rest for a night: count from the tick that was due.
+		// A cron tier may rest for a night, so the delay counts from the tick that was due.
 		late := now.Sub(s.Next(last)) > grace
-		// After a suspend the loop has yet to wake: look twice.
-		if late && !last.Equal(suspect) {
+		// After a suspend the loop may not have woken yet, so it takes two looks.
+		switch {
+		case !late || last.Equal(reported):
+		case !last.Equal(suspect):
 			suspect = last
-		} else if late && !last.Equal(said) {
-			said = last
+		default:
+			reported = last
 			l.emit(Event{Kind: NoTick, Err: fmt.Errorf("no tick was handled for %v", now.Sub(last).Round(time.Second))})
 		}
 	}
 }
 
-// listen asks, every second, what has become of records that were handed over, and wakes
-// the loop when a pause is over. What goes wrong is said by the next pass that wants to
-// hand over more.
-func (l *Loop) listen(ctx context.Context) {
-	for was := false; Sleep(ctx, collectEvery); {
+// collect calls Collect every second, and wakes the loop at the end of a pause. It ignores
+// errors, because the next pass that calls the handler shows them.
+func (l *Loop) collect(ctx context.Context) {
+	wasPaused := false
+	for Sleep(ctx, collectEvery) {
 		l.safely(func() {
 			e := l.engine()
-			is := e.isPaused()
-			if was && !is {
+			paused := e.isPaused()
+			if wasPaused && !paused {
 				l.wake(ctx)
 			}
-			was = is
+			wasPaused = paused
 			_ = e.Collect(ctx)
 		})
 	}
 }
 
-func (l *Loop) emit(ev Event) { tell(l.Observe, l.Now, ev) }
+func (l *Loop) emit(ev Event) { observe(l.Observe, l.Now, ev) }
 
 // safely turns a panic into an event.
 func (l *Loop) safely(f func()) {
@@ -410,31 +431,32 @@ func (l *Loop) safely(f func()) {
 	f()
 }
 
-// runPass runs one pass of a tier under the run lock. Its Now is the tick if that
-// has just been, else zero.
+// runPass runs one pass of a tier under the run lock. The pass's Now is its tick if that is
+// less than a second ago, else zero.
 func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
-	tier, owed := p.Tier, false
-	free := sync.OnceFunc(func() {
+	tier := p.Tier
+	owed := false
+	freeTier := sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.running, tier)
 	})
 	defer func() {
-		free()
+		freeTier()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if owed {
 			l.owe(p)
 		}
 	}()
-	if e.Policy.HasDeadlines() { // an attempt may take hours, and others are due meanwhile
-		p.dispatched = free
+	if e.Policy.HasDeadlines() { // an attempt may take hours, and other records become due before its end
+		p.allDispatched = freeTier
 	}
 	locked, unlock, err := l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock
 	switch {
 	case err == nil:
 		defer unlock()
-	case ctx.Err() != nil: // the state has it as unfinished
+	case ctx.Err() != nil: // a stop: the state has the pass as unfinished
 		return
 	case p.cut.Err() != nil:
 		owed = true
@@ -454,7 +476,8 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	}
 	began := l.Now()
 	l.mu.Lock()
-	l.running[tier], l.lastTick = true, began
+	l.running[tier] = true
+	l.lastTick = began
 	l.mu.Unlock()
 	if p.tried == nil && began.Sub(p.Now) > time.Second {
 		p.Now = time.Time{} // it had to wait for the lock
@@ -462,9 +485,11 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	report, _ := e.Pass(locked, p) // the error is in PassEnded
 	switch report.Stopped {
 	case StoppedReload:
+		p.Now = report.Started
+		p.Resume = report.Resume
+		p.tried = report.tried
 		l.mu.Lock()
-		p.Now, p.Resume, p.tried = report.Started, report.Resume, report.tried
-		l.carried = append(l.carried, p)
+		l.cutPasses = append(l.cutPasses, p)
 		l.mu.Unlock()
 	case StoppedLock, StoppedPause:
 		owed = ctx.Err() == nil
@@ -472,7 +497,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	l.update(func(s *Checkpoint) { l.ended(s, p, report) })
 }
 
-// ended notes the end of a pass: unless it was cut short, the ticks it was for have run.
+// ended notes the end of a pass. Unless it was cut short, the ticks that it was for have run.
 func (l *Loop) ended(s *Checkpoint, p Pass, r Report) {
 	s.Note(r)
 	if r.CutShort() {
@@ -483,14 +508,18 @@ func (l *Loop) ended(s *Checkpoint, p Pass, r Report) {
 	s.Taken(l.handled(p))
 }
 
-// CutShort reports whether something from outside has ended the pass before it came to
-// its end: its ticks do not count as run.
+// CutShort reports whether the pass was ended from outside: by a stop, a reload, a pause, the
+// loss of its lock or an unavailable store. Its ticks do not count as run.
 func (r *Report) CutShort() bool {
-	return r.cutShort || slices.Contains([]string{StoppedSignal, StoppedReload, StoppedLock, StoppedPause}, r.Stopped)
+	switch r.Stopped {
+	case StoppedSignal, StoppedReload, StoppedLock, StoppedPause:
+		return true
+	}
+	return r.cutShort
 }
 
-// Note remembers where the next pass of the report's tier goes on, and that
-// it is owed one if this one was cut short.
+// Note remembers where the next pass of the report's tier goes on. If the pass was cut short
+// its tier is unfinished.
 func (s *Checkpoint) Note(r Report) {
 	if r.Resume.IsZero() {
 		delete(s.Resume, r.Tier)
@@ -505,7 +534,7 @@ func (s *Checkpoint) Note(r Report) {
 	}
 }
 
-// Owe notes tiers that have ticked and whose pass has not ended.
+// Owe notes that the tiers are unfinished.
 func (s *Checkpoint) Owe(tiers ...string) {
 	for _, tier := range tiers {
 		if !slices.Contains(s.Unfinished, tier) {

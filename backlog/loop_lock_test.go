@@ -270,7 +270,7 @@ func TestClaim(t *testing.T) {
 				}
 				locker.lose(c.gone)
 				taken := time.Now()
-				if err := claim.Settle(ctx, lock); !errors.Is(err, c.err) {
+				if err := claim.AwaitSafe(ctx, lock); !errors.Is(err, c.err) {
 					t.Errorf("got %v, want %v", err, c.err)
 				}
 				if took := time.Since(taken); took != c.wait {

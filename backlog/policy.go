@@ -2,40 +2,40 @@ package backlog
 
 import "time"
 
-// A Memory is what a row remembers of its attempts, in the columns of a policy. What is NULL
-// there, or has no column, is zero here.
+// A Memory is what a row remembers of its attempts, in the columns of a policy. A field is zero
+// where its column is NULL or missing.
 type Memory struct {
-	// Next is when the record is to be tried again, or started. A policy that counts
-	// failures and works out the wait has none.
+	// Next is when the record is to be tried again, or started. It stays zero under a policy
+	// that computes the wait from the number of failures.
 	Next time.Time
 
 	// Of a policy that counts failures.
 	Failures    int       // how often the record has failed
-	LastFailure time.Time // when it last did
+	LastFailure time.Time // when it failed last
 
 	// Of a policy with deadlines.
-	AttemptNo    int       // starts since the last success, the running one included
-	Deadline     time.Time // when the running attempt has failed; zero: none runs
-	UID          string    // of the running attempt; "": none runs, or the table does not keep it
+	AttemptNo    int       // starts since the last success, the running attempt included
+	Deadline     time.Time // when the running attempt fails without an answer; zero: none runs
+	UID          string    // of the running attempt; "": none runs, or the table has no column for it
 	Started      time.Time // start of the last attempt
 	Disabled     bool      // no start until the row is saved again
-	Reason       string    // why, for the customer
+	Reason       string    // why it is disabled or has failed, for the customer
 	FailingSince time.Time // end of the first failure since the last success
 	Rule         string    // the row's own recurrence rule, where the policy has a column for it
 }
 
-// A Rule says when a record is due, as data, for stores, explain and simulate. A nil *Rule is
-// that of age alone: a pending record is due in every pass.
+// A Rule says when a record is due, as data, for stores, explain and simulate. A nil *Rule means
+// that age alone decides: a pending record is due in every pass.
 type Rule struct {
-	Never   bool // a failed record never is
-	Retries int  // a record that has failed more often never is; negative: no end
+	Never   bool // a failed record is never due
+	Retries int  // a record that has failed more often is never due; negative: no limit
 
-	// Waits are since the last failure, by the number of failures from 0 on; the last applies
-	// to every greater number. Nil: the record's Next says when it is due.
+	// Waits are the waits after the last failure, by the number of failures from 0 on. The last
+	// applies to every greater number. Nil: the record's Next says when it is due.
 	Waits []time.Duration
 
-	// Starts says that attempts are started, those of fresh records, too: at Next, where that
-	// is zero never, and not while one runs, or the row is disabled.
+	// Starts says that fresh and failed records alike are started at Next, never if that is
+	// zero. A record is not due while an attempt runs, or its row is disabled.
 	Starts bool
 }
 
@@ -57,7 +57,7 @@ func (r *Rule) At(lane Lane, m *Memory) (at time.Time, ok bool) {
 	return m.LastFailure.Add(r.Waits[min(m.Failures, len(r.Waits)-1)]), true
 }
 
-// Order returns the time by which records that wait for it are ordered.
+// Order returns the time by which the records of a lane are ordered that is ByWait.
 func (r *Rule) Order(m *Memory) time.Time {
 	if r.Waits == nil {
 		return m.Next
@@ -65,15 +65,15 @@ func (r *Rule) Order(m *Memory) time.Time {
 	return m.LastFailure
 }
 
-// InOrder reports whether records that wait are ordered by when they are due: behind one that
-// is not due, none is.
+// InOrder reports whether the records of such a lane are ordered by when they are due. Then
+// behind one that is not due, no other is.
 func (r *Rule) InOrder() bool { return r.Waits == nil }
 
-// ByWait reports whether the lane is ordered by how long its records have waited, and not by
-// their age.
+// ByWait reports whether the lane is ordered by how long its records have waited, the longest
+// first, instead of by their age.
 func (r *Rule) ByWait(lane Lane) bool { return r != nil && !r.Never && (lane == Failed || r.Starts) }
 
-// Aged reports whether a record is due only in passes of its age.
+// Aged reports whether a record is due only in passes that reach its age.
 func (r *Rule) Aged() bool { return r == nil || !r.Starts }
 
 // Tries reports whether records of the lane are ever due.
@@ -86,37 +86,37 @@ func (r *Rule) GivesUp(failures int) bool {
 
 // A Policy says when a failed record is due again and when it is given up. A
 // nil *Policy is the progressive one, for which age alone decides: the record
-// is due in every pass that is wide enough, and never given up.
+// is due in every pass that reaches its age, and never given up.
 //
-// A counted policy works out the wait from the number of failures whenever it
-// is asked; a planned one draws it once, when the failure is settled. A Policy
-// is not changed once made; its methods may be called concurrently.
+// A counted policy computes the wait from the number of failures in each pass;
+// a planned policy draws it once, when the failure is settled. A Policy must not
+// be changed after its first use; its methods may be called concurrently.
 type Policy struct {
 	Name string
 
 	// Wait returns the bounds of the wait after the n-th failure,
-	// 1 <= n <= 1,000,000: never negative, never above MaxWait, and the same
-	// for every greater n. Both bounds of a counted policy are equal; with
+	// 1 <= n <= 1,000,000; the last applies to every greater n. They are never
+	// negative and never above MaxWait. Both bounds of a counted policy are equal. With
 	// more than 100 retries they do not shrink as n grows, because [Policy.Waits]
-	// ends with the first that is as long as the last.
+	// ends with the first wait that is as long as the last.
 	Wait func(n int) (least, most time.Duration)
 
-	Retries int  // after the first attempt; negative: no end
-	Planned bool // the next time is written at settlement
-	Never   bool // no failed record is ever due, and nothing is kept in the row
+	Retries int  // after the first attempt; negative: no limit
+	Planned bool // Memory.Next is written when a failure is settled
+	Never   bool // no failed record is ever due, and its row remembers nothing
 
 	// Refresher, if not nil, plans the starts of records that are processed again
-	// and again; the fields above but Name are zero then, and the store is a [Beginner].
+	// and again. Then all fields above except Name are zero, and the store is a [Beginner].
 	Refresher Refresher
 }
 
 // MaxWait is the longest wait of any policy: a hundred years.
 const MaxWait = 100 * 365 * 24 * time.Hour
 
-// manyFailures stands for more failures than any curve grows with.
+// manyFailures is a number of failures from which on no wait grows.
 const manyFailures = 1_000_000
 
-// wait is Wait for any n.
+// wait returns what Wait does, for any n.
 func (p *Policy) wait(n int) (least, most time.Duration) {
 	if n <= 0 {
 		return 0, 0
@@ -149,14 +149,16 @@ func (p *Policy) Rule() *Rule {
 	return r
 }
 
-// HasDeadlines reports whether attempts are started, and have failed unless they are answered.
+// HasDeadlines reports whether the starts of attempts are written, and an attempt without an
+// answer fails at its deadline.
 func (p *Policy) HasDeadlines() bool { return p != nil && p.Refresher != nil }
 
 // Keeps reports whether rows remember something for the policy.
 func (p *Policy) Keeps() bool { return p != nil && !p.Never }
 
-// Start returns what the start of an attempt leaves. An error says that the row's rule cannot
-// be read: the record is not started.
+// Start returns what the row remembers after the start of an attempt: m itself under a policy
+// without deadlines. An error says that the row's rule cannot be read, so that the record is not
+// started.
 func (p *Policy) Start(m *Memory, at time.Time, uid string) (*Memory, error) {
 	if !p.HasDeadlines() {
 		return m, nil
@@ -171,17 +173,17 @@ type End struct {
 	At      time.Time
 	Random  func() float64 // uniform in [0, 1), for a wait that is drawn
 	Text    string         // the error's
-	Began   *Memory        // what the row remembered before the start, which a Skipped attempt restores; nil: unknown
+	Before  *Memory        // what the row remembered before the start, which a Skipped attempt restores; nil: not known
 }
 
-// End returns what the end of an attempt leaves in the row, nil if it leaves that as it is, and
-// whether it was the last: the record is rejected, given up or, under a policy with deadlines,
-// finished.
+// End returns what the row remembers after the end of an attempt, nil if that does not change,
+// and whether the attempt was the last one. It is if the record is rejected, given up or, under a
+// policy with deadlines, finished.
 func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
 	rejected := end.Outcome == Rejected
 	switch {
 	case p.HasDeadlines():
-		after, final := p.Refresher.End(*m, end.Outcome, end.At, end.Text, end.Began)
+		after, final := p.Refresher.End(*m, end.Outcome, end.At, end.Text, end.Before)
 		return &after, final
 	case !rejected && end.Outcome != Errored:
 		return nil, false
@@ -198,10 +200,10 @@ func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
 	return next, rejected || givenUp
 }
 
-// tellsOfAttempts reports whether attempts with deadlines were started since the last success.
-func (m *Memory) tellsOfAttempts() bool { return m != nil && (m.AttemptNo > 0 || m.Disabled) }
+// hasAttempts reports whether attempts with deadlines were started since the last success.
+func (m *Memory) hasAttempts() bool { return m != nil && (m.AttemptNo > 0 || m.Disabled) }
 
-// Failed returns how often the record has failed; 0 where its row remembers nothing, m is nil.
+// Failed returns how often the record has failed, 0 if m is nil.
 func (m *Memory) Failed() int {
 	if m == nil {
 		return 0
@@ -209,9 +211,8 @@ func (m *Memory) Failed() int {
 	return m.Failures
 }
 
-// Waits returns the waits of a counted policy by number of failures, from 0
-// on; the last applies to every greater number for which the record is not
-// given up.
+// Waits returns the waits of a counted policy by the number of failures, from 0
+// on. The last applies to every greater number at which the record is not given up.
 func (p *Policy) Waits() (list []time.Duration) {
 	last, _ := p.wait(manyFailures)
 	grow := p.Retries < 0 || p.Retries > 100

@@ -27,28 +27,27 @@ type (
 // NewKey returns the key made of the given parts, at least one.
 func NewKey(parts ...any) Key { return key.New(parts...) }
 
-// A Record is a pending row of the user's table as one pass read it. It
-// belongs to the store that made it until it is handed to a Handler, which
-// must not change it.
+// A Record is a pending row of the user's table as one pass read it. A
+// Handler must not change it.
 type Record struct {
 	Key      Key
-	Status   string    // the status column as text; "new" or "error" where the table has none
+	Status   string    // the status column as text; "new" or "error" if the table has none
 	Inserted time.Time // zero where the column is NULL or a zero date
 	Lane     Lane
 
-	// Identity names the record for receivers, beyond all other records that they are sent;
-	// nil: the table's name and Key do.
+	// Identity distinguishes the record from all others that a receiver gets, of any table.
+	// Nil: the table's name and Key do.
 	Identity []string
 
 	// Names and Values are the columns that the handler is given, in the
-	// order of the configuration. Names is shared by all records of a page.
+	// order of the configuration. All records of a page share Names.
 	// A value is nil, bool, int64, float64, string, []byte or
 	// json.RawMessage.
 	Names  []string
 	Values []any
 
-	Attempts int     // that the row counts, where the store has a column for them; -1: it has none, or no number
-	Memory   *Memory // what the row remembers; nil where the policy keeps nothing there
+	Attempts int     // what the row's column of attempts says; -1: it has none, or no number
+	Memory   *Memory // what the row remembers; nil: the policy keeps nothing there
 
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it
@@ -58,24 +57,24 @@ type Record struct {
 	Reason string
 	Error  string
 
-	Alert bool // no row: a handler is told the columns alone
+	Alert bool // it is not a row: a handler is given its columns alone
 
 	Cursor Cursor // the record's place in its lane
 	Origin int    // the store's own: which of its conditions the row met
-	Exact  bool   // its outcome may have been written before: it counts only where Attempts and Memory.Failures are as they were read, too
-	Unsure bool   // the store's own: a commit broke, and nobody knows whether it has written the outcome
+	Exact  bool   // its outcome may have been written before: Settle compares Attempts and Memory.Failures, too
+	Unsure bool   // the store's own: the connection broke at the commit, and the outcome may be written
 }
 
 // Why a record is dead.
 const (
 	ReasonRejected = "rejected"       // its handler said that trying again is useless
 	ReasonRetries  = "out of retries" // the policy gave it up
-	ReasonExpired  = "expired"        // it is older than every tier, or past its own time
+	ReasonExpired  = "expired"        // it is older than every tier, or past its own time of expiry
 
-	ReasonDiscarded = "discarded" // somebody gave it up
+	ReasonDiscarded = "discarded" // a person gave it up
 )
 
-// Column returns the value of the named column and whether the record has it.
+// Column returns the value of the named column, and whether the record has that column.
 func (r *Record) Column(name string) (any, bool) {
 	if i := slices.Index(r.Names, name); i >= 0 {
 		return r.Values[i], true
@@ -83,31 +82,44 @@ func (r *Record) Column(name string) (any, bool) {
 	return nil, false
 }
 
-// Told returns what handlers are told of a record beside its columns, by the names that
-// docs/lines.md explains, attempt_id first. Values are texts, a number, the Key, or nil.
-func (r *Record) Told() (names []string, values []any) {
+// HandlerFields returns what handlers are given of a record in addition to its columns, by the
+// names that docs/lines.md explains, attempt_id first. A value is a string, an int, the Key or
+// nil. Of an alert it returns the columns alone.
+func (r *Record) HandlerFields() (names []string, values []any) {
 	if r.Alert {
 		return r.Names, r.Values
 	}
-	names = []string{"attempt_id", "id", "status", "inserted", "tier"}
-	values = []any{r.AttemptID, r.Key, r.Status, nil, r.Tier}
-	if !r.Inserted.IsZero() {
-		values[3] = TimeText(r.Inserted)
+	names = make([]string, 0, 11)
+	values = make([]any, 0, 11)
+	add := func(name string, value any) {
+		names = append(names, name)
+		values = append(values, value)
 	}
-	if s := r.Memory; s.tellsOfAttempts() {
-		names = append(names, "attempt_uid", "attempt_no", "deadline")
-		values = append(values, r.AttemptID, s.AttemptNo, TimeText(s.Deadline))
+	var inserted any
+	if !r.Inserted.IsZero() {
+		inserted = TimeText(r.Inserted)
+	}
+	add("attempt_id", r.AttemptID)
+	add("id", r.Key)
+	add("status", r.Status)
+	add("inserted", inserted)
+	add("tier", r.Tier)
+	if r.Memory.hasAttempts() {
+		add("attempt_uid", r.AttemptID)
+		add("attempt_no", r.Memory.AttemptNo)
+		add("deadline", TimeText(r.Memory.Deadline))
 	}
 	if r.Reason != "" {
-		names, values = append(names, "reason", "error"), append(values, r.Reason, r.Error)
-		if r.Memory.tellsOfAttempts() {
-			names, values = append(names, "disabled_reason"), append(values, r.Memory.Reason)
+		add("reason", r.Reason)
+		add("error", r.Error)
+		if r.Memory.hasAttempts() {
+			add("disabled_reason", r.Memory.Reason)
 		}
 	}
 	return names, values
 }
 
-// TimeText returns a time as handlers are told it: RFC 3339 in UTC, empty if there is none.
+// TimeText returns a time as handlers are given it: RFC 3339 in UTC, empty for the zero time.
 func TimeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -126,7 +138,7 @@ func (r *Record) AppendColumnsJSON(b []byte) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		quoted, _ := json.Marshal(name) // as every text can be
+		quoted, _ := json.Marshal(name) // a string has no error
 		value, err := json.Marshal(r.Values[i])
 		if err != nil {
 			return nil, fmt.Errorf("the record cannot be written as JSON: %w", err)
@@ -147,8 +159,15 @@ const (
 	RowOther // none of those configured
 )
 
+// rowStates are the names of states.
+var rowStates = [...]string{
+	RowNew:     "new",
+	RowError:   "error",
+	RowSuccess: "success",
+	RowDead:    "dead",
+	RowOther:   "other",
+}
+
 // String returns the configuration's word: "new", "error", "success", "dead";
 // or "other".
-func (s RowState) String() string {
-	return [...]string{"new", "error", "success", "dead", "other"}[s]
-}
+func (s RowState) String() string { return rowStates[s] }

@@ -12,75 +12,77 @@ import (
 	"backlog/backlog/flight"
 )
 
-// A Refresher plans the starts of such records: it makes a [Policy] one of
-// deadlines. It is pure, and its methods may be called concurrently; package
-// backlog/backlog/retry has one. Neither method changes what it is given.
+// A Refresher plans the starts of records that are processed again and again. With it a
+// [Policy] has deadlines. It is pure, its methods may be called concurrently, and they change
+// no argument; package backlog/backlog/retry has one.
 type Refresher interface {
-	// Start returns what the start of an attempt leaves. An error says that the
-	// row's rule cannot be read: the record is not started.
+	// Start returns what the row remembers after the start of an attempt at the time now. An
+	// error says that the row's rule cannot be read: the record is not started.
 	Start(s Memory, now time.Time, uid string) (Memory, error)
-	// End returns what the end of an attempt leaves, and whether it was the last:
-	// the record is disabled, or finished. began is the state before its start,
-	// which a Skipped attempt restores; nil where nobody knows it. text is the
-	// error's. An attempt during which the row was saved, its Next is before its
-	// Deadline, is not the last.
-	End(s Memory, o Outcome, now time.Time, text string, began *Memory) (next Memory, final bool)
+	// End returns what the row remembers after the end of an attempt at the time now, and
+	// whether the record is disabled or finished then. before is what the row remembered before
+	// the start, which a Skipped attempt restores; nil: it is not known. text is the error's.
+	// An attempt during which the row was saved, so that its Next is before its Deadline, is
+	// never final.
+	End(s Memory, o Outcome, now time.Time, text string, before *Memory) (next Memory, final bool)
 }
 
-// A Beginner is a [Store] whose rows the refresh policy starts. Its Pending returns
-// what is due, Memory.Next at or before Query.Now, in both lanes by (Next, key): the
-// fresh lane has the records without a start since their last success. Rows that
-// are disabled, or whose attempt runs, are in neither. An attempt runs while there are a
-// deadline and, where the table has its column, a UID: a save may empty either.
+// A Beginner is a [Store] whose rows the refresh policy starts. Its Pending returns records
+// that are due, with Memory.Next at or before Query.Now, in both lanes by (Next, key). The
+// fresh lane has the records without a start since their last success. Rows that are
+// disabled, or whose attempt runs, are in no lane. An attempt runs while the row has a
+// deadline and, if the table has a column for it, a UID: a save may empty either.
 //
 // Its Settle writes Settlement.Memory if the row still has the attempt of
-// Settlement.Record.Memory: its UID, or without that column its Next and AttemptNo, and a
-// deadline if it had one. Only what the outcome changes is written, and the Reason of a row
-// that was disabled during the attempt stays. A row that was saved during the attempt, its
-// Next is before its Deadline, keeps its Next and its number; a success empties its
-// FailingSince. Success and death leave the Reason that they write, whatever a worker has
-// said since the start; else what was said stays.
+// Settlement.Record.Memory: the same UID, or without that column the same Next and AttemptNo,
+// and a deadline if the record had one. It writes only what the outcome changes:
 //
-// What is written is rounded up to what the columns hold. All methods may be called
-// concurrently, and their errors are as Store has them.
+//   - The Reason of a row that was disabled during the attempt stays.
+//   - A row that was saved during the attempt, so that its Next is before its Deadline, keeps
+//     its Next and its AttemptNo; a success empties its FailingSince.
+//   - A success and a death write their Reason, even if a worker has written another since the
+//     start. Other outcomes keep the worker's.
+//
+// Times are rounded up to what the columns hold. All methods may be called concurrently, and
+// their errors are as in Store.
 type Beginner interface {
 	Store
 	// Begin writes the starts of a group in one transaction, each only if its row
 	// still has the UID and the Next that were read, and is not disabled.
-	// Settlement.Memory is what to write; on success the Memory of the record is what the
-	// row has then.
+	// Settlement.Memory is what to write. It sets the Memory of each record that it started
+	// to what the row has then.
 	Begin(ctx context.Context, group []Settlement) ([]Unsettled, error)
 	// Overdue returns records whose deadline is at or before now, the earliest
-	// first, and not those before the cursor.
+	// first, after the cursor and at most limit.
 	Overdue(ctx context.Context, now time.Time, after Cursor, limit int) ([]Record, error)
 	// Running returns the records of the running attempts with the UIDs, in any
-	// order; those that no row has are left out.
+	// order. A UID that no row has is left out.
 	Running(ctx context.Context, uids []string) ([]Record, error)
 }
 
-// Accepted is returned by a Handler that has handed the record over to somebody who
-// will tell the outcome by [Engine.Resolve]; what is not told by the deadline has
-// failed. Only a refresh policy whose table has a column for UIDs knows it.
+// Accepted is returned by a Handler that has handed the record over to a service, whose answer
+// comes to [Engine.Resolve]. Without an answer by the deadline the attempt has failed. It
+// requires the refresh policy and a table with a column for UIDs; elsewhere it is an error.
 //
 //lint:ignore ST1012 it reads as the answer it is: return backlog.Accepted
 var Accepted = errors.New("accepted")
 
-// An Answer is what somebody tells of a running attempt that was handed over.
+// An Answer is the outcome of an attempt that was handed over, or its status.
 type Answer struct {
 	UID     string
-	Outcome Outcome // Skipped: the attempt goes on, only Text becomes the row's Reason
-	Text    string  // the error's, or the sentence for the customer
+	Outcome Outcome // Skipped: the attempt goes on, and Text is its status
+	Text    string  // the error's; of a status the row's Reason, for the customer
 }
 
-// errSuperseded is the cause for which a handler's context ends when its row has got
-// another attempt.
+// errSuperseded is the cause for which a handler's context ends when its row has another
+// attempt, or none.
 var errSuperseded = errors.New("superseded: the row has another attempt, or was saved")
 
 // supersedeEvery is how often the rows of running attempts are looked at.
 const supersedeEvery = time.Second
 
-// Collect asks a handler that hands records over what has become of them. A [Loop]
-// does so every second, and every pass at its beginning.
+// Collect asks a [Collector] or a [LateCollector] for outcomes and settles them. A [Loop] calls
+// it every second, and every pass at its beginning. It does nothing during another call.
 func (e *Engine) Collect(ctx context.Context) error {
 	e.init()
 	if !e.collecting.TryLock() {
@@ -91,7 +93,7 @@ func (e *Engine) Collect(ctx context.Context) error {
 	case Collector:
 		return h.Collect(ctx, e.Resolve)
 	case LateCollector:
-		return h.CollectLate(ctx, e.endLate)
+		return h.CollectLate(ctx, e.settleLate)
 	}
 	return nil
 }
@@ -99,16 +101,16 @@ func (e *Engine) Collect(ctx context.Context) error {
 // errAtWork says why an outcome cannot be settled yet.
 var errAtWork = fmt.Errorf("%w: another attempt of the record is under way", ErrUnavailable)
 
-// endLate settles outcomes that nobody waits for. A page that was read before is too old
-// to say that their records are pending.
-func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
+// settleLate settles outcomes that no handler call waits for. The age is taken first: a page
+// that was read before the settlement is too old to say that its records are pending.
+func (e *Engine) settleLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
 	page := e.flights.Open()
 	defer e.flights.Close(page)
 	for i := range records {
-		records[i].Exact = true // the process before may have written it
+		records[i].Exact = true // an earlier process may have written the outcome
 	}
 	list := endingsOf("late", records, answers, e.Now())
-	err := e.endIdle(ctx, page, list)
+	err := e.settleIdle(ctx, page, list)
 	reasons := make([]error, len(list))
 	for i, x := range list {
 		reasons[i] = x.reason
@@ -116,9 +118,9 @@ func (e *Engine) endLate(ctx context.Context, records []Record, answers []Answer
 	return reasons, err
 }
 
-// endIdle is end for those of the page's records that are not being worked on; the
-// reason of the others is errAtWork.
-func (e *Engine) endIdle(ctx context.Context, page *flight.Page, list []*ending) error {
+// settleIdle is settleEnds for the page's records that are not being worked on. The reason of
+// the others is errAtWork.
+func (e *Engine) settleIdle(ctx context.Context, page *flight.Page, list []*ending) error {
 	var idle []*ending
 	var flights []*flight.Flight
 	for _, x := range list {
@@ -133,17 +135,17 @@ func (e *Engine) endIdle(ctx context.Context, page *flight.Page, list []*ending)
 	if len(idle) == 0 {
 		return nil
 	}
-	err := e.endUnchanged(ctx, idle)
+	err := e.settleUnchanged(ctx, idle)
 	e.flights.Land(flights...)
 	return err
 }
 
-// endUnchanged is end for those of the records whose rows are as they were read. Of the others
-// no attempt is counted, and OnDead is not called.
-func (e *Engine) endUnchanged(ctx context.Context, list []*ending) error {
-	store, can := e.Store.(Verifier)
-	if !can || !list[0].Record.Exact {
-		return e.end(ctx, list)
+// settleUnchanged is settleEnds for the records whose rows are as they were read. The others
+// are conflicts: no attempt is counted for them, and OnDead is not called.
+func (e *Engine) settleUnchanged(ctx context.Context, list []*ending) error {
+	store, ok := e.Store.(Verifier)
+	if !ok || !list[0].Record.Exact {
+		return e.settleEnds(ctx, list)
 	}
 	records := make([]Record, len(list))
 	for i, x := range list {
@@ -160,65 +162,67 @@ func (e *Engine) endUnchanged(ctx context.Context, list []*ending) error {
 			continue
 		}
 		x.reason = ErrConflict
-		e.observe(x)
+		e.emitSettled(x)
 	}
 	if len(rest) == 0 {
 		return nil
 	}
-	return e.end(ctx, rest)
+	return e.settleEnds(ctx, rest)
 }
 
-// begin writes the start of an attempt, now that there is a slot for it, and reports
-// whether the handler is to be called.
-func (r *run) begin(j *job) bool {
-	e, rec := r.e, j.rec
+// writeStart writes the start of the job's attempt under a policy with deadlines, and reports
+// whether the handler is to be called. The job has its slot.
+func (r *run) writeStart(j *job) bool {
+	e := r.e
+	rec := j.rec
 	if !e.Policy.HasDeadlines() {
 		return true
 	}
 	// A handler that may be unable to take any record is asked first, so that no
-	// attempt is lost to that.
+	// attempt is spent on that.
 	if h, ok := r.handler.(ReadyChecker); ok {
 		if err := h.Ready(r.work); err != nil {
 			r.fail(handlerFault{fmt.Errorf("nothing was started: %w", err)})
-			r.drop(j)
+			r.returnJob(j)
 			return false
 		}
 	}
-	// What waited for no slot starts at the pass's own time.
+	// A record that did not wait for its slot starts at the pass's own time.
 	now := e.Now()
 	if now.Sub(r.pass.Now) < time.Second {
 		now = r.pass.Now
 	}
-	began := rec.Memory
-	next, err := e.Policy.Start(began, now, rec.AttemptID)
-	var left []Unsettled
+	before := rec.Memory
+	next, err := e.Policy.Start(before, now, rec.AttemptID)
+	var notStarted []Unsettled
 	if err == nil {
 		start := []Settlement{{Record: rec, Memory: next, At: now}}
-		left, err = ask(r.stop, e, func() ([]Unsettled, error) { return e.Store.(Beginner).Begin(r.work, start) })
+		notStarted, err = ask(r.stop, e, func() ([]Unsettled, error) { return e.Store.(Beginner).Begin(r.work, start) })
 	}
 	switch {
 	case err != nil:
 		r.failUnlessStopped(err)
-		r.drop(j)
+		r.returnJob(j)
 		return false
-	case len(left) > 0:
-		r.lose(j, now, left[0].Err)
+	case len(notStarted) > 0:
+		r.abandon(j, now, notStarted[0].Err)
 		return false
 	}
-	j.began = began
+	j.before = before
 	return true
 }
 
-// lose accounts for a record that is not this process's to handle, or to settle.
-func (r *run) lose(j *job, at time.Time, err error) {
+// abandon accounts for a record that this process must not handle, or whose outcome it must not
+// write; err says why.
+func (r *run) abandon(j *job, at time.Time, err error) {
 	x := ending{Settlement: Settlement{Record: j.rec, At: at}, tier: r.pass.Tier, outcome: Skipped, reason: err}
-	r.over(attempt{ending: x, job: j, run: r})
+	r.accountUnsettled(attempt{ending: x, job: j, run: r})
 }
 
-// attend returns the context of the handler of an attempt, which ends when the
-// attempt is superseded.
-func (r *run) attend(j *job) (ctx context.Context, end func()) {
-	if j.began == nil || j.rec.Memory.UID == "" {
+// attemptContext returns the context of the handler of an attempt, which ends when the
+// attempt is superseded. end is called after the handler.
+func (r *run) attemptContext(j *job) (ctx context.Context, end func()) {
+	if j.before == nil || j.rec.Memory.UID == "" {
 		return r.work, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.work)
@@ -229,9 +233,10 @@ func (r *run) attend(j *job) (ctx context.Context, end func()) {
 	}
 }
 
-// supersede ends the contexts of handlers whose row has another attempt.
-func (r *run) supersede(over context.Context) {
-	for Sleep(over, supersedeEvery) {
+// watchSuperseded ends the contexts of handlers whose attempt is no longer its row's. It
+// returns when done is.
+func (r *run) watchSuperseded(done context.Context) {
+	for Sleep(done, supersedeEvery) {
 		cancels := make(map[string]context.CancelCauseFunc)
 		for uid, cancel := range r.attempts.Range {
 			cancels[uid.(string)] = cancel.(context.CancelCauseFunc)
@@ -239,7 +244,7 @@ func (r *run) supersede(over context.Context) {
 		for uids := range slices.Chunk(slices.Collect(maps.Keys(cancels)), MaxGroup) {
 			records, err := r.e.Store.(Beginner).Running(r.work, uids)
 			if err != nil {
-				break // the next look will do
+				break // the rows are looked at again soon
 			}
 			for _, uid := range uids {
 				if !slices.ContainsFunc(records, func(rec Record) bool { return rec.Memory.UID == uid }) {
@@ -250,23 +255,25 @@ func (r *run) supersede(over context.Context) {
 	}
 }
 
-// overdue fails the attempts that were not answered by their deadline. What a
-// handler of this process still has is left to its own timeout.
-func (r *run) overdue() {
+// failOverdue fails the attempts that were not answered by their deadline. Records that this
+// process is still handling are skipped, and their own timeout ends them.
+func (r *run) failOverdue() {
 	e := r.e
 	store := e.Store.(Beginner)
-	for after, more := (Cursor{}), true; more; {
+	var after Cursor
+	for more := true; more; {
 		page := e.flights.Open()
 		list, err := ask(r.stop, e, func() ([]Record, error) { return store.Overdue(r.stop, r.pass.Now, after, MaxGroup) })
-		if more = len(list) == MaxGroup; more {
+		more = len(list) == MaxGroup
+		if more {
 			after = list[len(list)-1].Cursor
 		}
-		// What the database refuses would be told of again and again.
+		// What the database refuses would be reported again in each pass.
 		list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
 		timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
 		ends := endingsOf(r.pass.Tier, list, timedOut, r.pass.Now)
 		if err == nil {
-			err = e.endIdle(r.stop, page, ends)
+			err = e.settleIdle(r.stop, page, ends)
 		}
 		e.flights.Close(page)
 		if err != nil {
@@ -280,14 +287,14 @@ func (r *run) overdue() {
 }
 
 // Resolve writes the outcomes of attempts that were handed over. Several answers to one
-// attempt are written in order: it can have a status before its end. It returns an error
-// for each answer, nil where it is written; one that wraps [ErrConflict] where no row has
-// an attempt of that UID running. The other error says that nothing is known of any.
+// attempt are written in their order, such as a status before the outcome. It returns an error
+// for each answer, nil if it is written; one that wraps [ErrConflict] says that no row has a
+// running attempt with that UID. The second result says that nothing is known of any answer.
 func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
 	e.init()
 	reasons := make([]error, len(answers))
 	for next := 0; next < len(answers); {
-		at := make(map[string]int) // the next answers, one of each attempt
+		at := make(map[string]int) // UID -> index of the next answers, one for each attempt
 		for ; next < len(answers) && len(at) < MaxGroup; next++ {
 			uid := answers[next].UID
 			if _, twice := at[uid]; twice {
@@ -306,7 +313,7 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 			list[i] = answers[at[records[i].Memory.UID]]
 		}
 		ends := endingsOf("", records, list, e.Now())
-		if err := e.end(ctx, ends); err != nil {
+		if err := e.settleEnds(ctx, ends); err != nil {
 			return nil, err
 		}
 		for i := range records {
@@ -316,7 +323,7 @@ func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error)
 	return reasons, nil
 }
 
-// endingsOf returns the endings of the records' attempts by an answer for each.
+// endingsOf returns the endings of the records' attempts, with an answer for each.
 func endingsOf(tier string, records []Record, answers []Answer, now time.Time) []*ending {
 	list := make([]*ending, len(records))
 	for i := range records {
@@ -326,27 +333,27 @@ func endingsOf(tier string, records []Record, answers []Answer, now time.Time) [
 	return list
 }
 
-// end writes what attempts have come to, and sets the reasons of those that are not written.
-// After an error nothing is known of any.
-func (e *Engine) end(ctx context.Context, list []*ending) error {
+// settleEnds writes the outcomes of attempts, and sets the reason of each that is not written.
+// An error says that nothing is known of any.
+func (e *Engine) settleEnds(ctx context.Context, list []*ending) error {
 	for _, x := range list {
-		e.answered(ctx, x)
+		e.concludeAnswered(ctx, x)
 	}
 	e.announce(ctx, list)
-	if slices.ContainsFunc(list, func(x *ending) bool { return x.death == cutShort }) {
+	if slices.ContainsFunc(list, func(x *ending) bool { return x.death == deathInterrupted }) {
 		return ctx.Err()
 	}
-	return e.settleEnds(ctx, list)
+	return e.settleConcluded(ctx, list)
 }
 
-// answered concludes an attempt by its answer, whose text stands for the error.
-func (e *Engine) answered(ctx context.Context, x *ending) {
+// concludeAnswered concludes an attempt by its answer, whose text is in Error.
+func (e *Engine) concludeAnswered(ctx context.Context, x *ending) {
 	rec := x.Record
-	if rec.Memory.tellsOfAttempts() {
+	if rec.Memory.hasAttempts() {
 		rec.Tier = x.tier
 		rec.AttemptID = rec.Memory.UID
 	}
-	text := x.Error // which is often empty
+	text := x.Error
 	x.Error = ""
 	switch x.outcome {
 	case Skipped: // the attempt goes on
@@ -364,29 +371,30 @@ func (e *Engine) answered(ctx context.Context, x *ending) {
 	e.conclude(ctx, x, errors.New(cmp.Or(text, "failed")), 0)
 }
 
-// settleEnds settles those of the list that have no reason against it yet.
-func (e *Engine) settleEnds(ctx context.Context, list []*ending) error {
-	var open []*ending
+// settleConcluded writes the outcomes that have no reason against that yet, and emits what
+// became of all.
+func (e *Engine) settleConcluded(ctx context.Context, list []*ending) error {
+	var writable []*ending
 	var group []Settlement
 	for _, x := range list {
 		if x.reason == nil {
-			open = append(open, x)
+			writable = append(writable, x)
 			group = append(group, x.Settlement)
 		}
 	}
-	left, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
+	unsettled, err := ask(ctx, e, func() ([]Unsettled, error) { return e.Store.Settle(ctx, group) })
 	if err != nil {
 		return err
 	}
-	for _, u := range left {
-		open[u.Index].reason = u.Err
+	for _, u := range unsettled {
+		writable[u.Index].reason = u.Err
 	}
 	settled := 0
 	for _, x := range list {
 		if x.kind() == Refused {
-			e.refused.Add(x.Record.Key.Hash(), struct{}{}) // not to be tried again by this process
+			e.refused.Add(x.Record.Key.Hash(), struct{}{}) // this process does not try it again
 		}
-		if e.observe(x) {
+		if e.emitSettled(x) {
 			settled++
 		}
 	}

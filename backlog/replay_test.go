@@ -294,7 +294,7 @@ func (p *replay) claimUpTo(rec *backlog.Record) error {
 			continue
 		}
 		p.pass(lane)
-		p.claimed[id(next)] = p.lanes[lane].walk.Look(next.Cursor)
+		p.claimed[id(next)] = p.lanes[lane].walk.Place(next.Cursor)
 		p.Claimed(lane, 1)
 	}
 }

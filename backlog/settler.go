@@ -14,99 +14,91 @@ import (
 	"backlog/backlog/plan"
 )
 
-// groupDelay is how long an outcome waits at most for others to be settled
-// with it.
+// groupDelay is how long an outcome waits at most for others to be settled with it.
 const groupDelay = 100 * time.Millisecond
 
-// fullGroup is the number of outcomes that are not kept waiting for more: half
-// of what may be unsettled at all, so that as many can come together while they
-// are written.
+// fullGroup is the number of outcomes that do not wait for more. It is half of what may be
+// unsettled at all, so that as many can come in during the write.
 const fullGroup = MaxGroup / 2
 
-// maxInRow is how many outcomes of a lane may be refused in a row before it ends, unless
-// [run.mayRecover]: each is of a record that was handled in vain.
+// maxInRow is how many outcomes of a lane may be refused in a row before the lane ends, see
+// [run.mayRecover]. The handler was called in vain for each of them.
 const maxInRow = 10
 
-// An attempt is one that has ended and whose outcome is to be written.
+// An attempt is a handler call that has ended, with its outcome.
 type attempt struct {
 	ending
 	*job
 	run *run
 }
 
-// A settler writes the outcomes of all passes in groups, one after the other. It
-// outlives passes, locks and reloads: an outcome stays with it until the
-// store takes it, or the end of the process gives it up.
+// A settler writes the outcomes of all passes in groups, one group after the other. It
+// outlives passes, locks and reloads: an outcome stays with it until the store takes it or the
+// process gives it up.
 type settler struct {
 	mu          sync.Mutex
 	queue       []attempt
 	group       []attempt          // being written
-	spare       []attempt          // what the group is a part of: to be used again after it
-	settlements []Settlement       // of the last group, likewise
-	abort       context.CancelFunc // of the write under way
+	spare       []attempt          // the array of the group, which the queue uses again after it
+	settlements []Settlement       // of the last group; the array is used again
+	abort       context.CancelFunc // ends the write under way
 	reason      error              // why the last write failed
-	running     bool
-	urgent      bool          // the queue is to be written without waiting for more
-	wake        chan struct{} // holds a token: look at the queue
+	running     bool               // write has been started and not ended
+	urgent      bool               // write the queue without waiting for more
+	wake        token              // a signal: the queue is full or urgent
 
-	since atomic.Int64 // when the write under way began, in unix nanoseconds; 0: there is none
-	kept  atomic.Int64 // outcomes of passes that have lost their lock and ended
+	writing  atomic.Int64 // when the write under way began, in unix nanoseconds; 0: no write is under way
+	detached atomic.Int64 // outcomes of passes that lost their lock and ended before these were written
 }
 
-// isStuck reports whether a write has been under way for long, or outcomes of
-// ended passes are yet to be written.
+// isStuck reports whether a write takes long, or outcomes of ended passes are not written yet.
 func (s *settler) isStuck(now time.Time) bool {
-	since := s.since.Load()
-	return since != 0 && now.UnixNano()-since >= int64(contactEvery) || s.kept.Load() > 0
+	began := s.writing.Load()
+	takesLong := began != 0 && now.UnixNano()-began >= int64(contactEvery)
+	return takesLong || s.detached.Load() > 0
 }
 
+// add queues an outcome.
 func (s *settler) add(a attempt) {
 	s.mu.Lock()
 	s.queue = append(s.queue, a)
-	n, start := len(s.queue), !s.running
+	n := len(s.queue)
+	wasRunning := s.running
 	s.running = true
 	s.mu.Unlock()
-	if start {
+	if !wasRunning {
 		go s.write()
 	} else if n == fullGroup {
-		signal(s.wake)
+		s.wake.give()
 	}
 }
 
-// flush has the queue written at once: nothing more comes, or somebody waits for
-// room.
+// flush has the queue written at once, because nothing more comes or a pass waits for room.
 func (s *settler) flush() {
 	s.mu.Lock()
 	s.urgent = len(s.queue) > 0
 	s.mu.Unlock()
-	signal(s.wake)
+	s.wake.give()
 }
 
-// signal puts a token into a channel of capacity one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// write writes groups until nothing is left.
+// write writes groups until the queue is empty.
 func (s *settler) write() {
-	select {
-	case <-s.wake: // it was about a queue that is written
-	default:
-	}
-	for waited, seen := false, 0; ; {
+	s.wake.tryTake() // it was given for a queue that is written
+	waited := false  // for more outcomes to come
+	seen := 0        // length of the queue when handlers were last let go first
+	for {
 		s.mu.Lock()
 		n := len(s.queue)
 		if n == 0 {
-			s.running, s.urgent = false, false
+			s.running = false
+			s.urgent = false
 			s.mu.Unlock()
 			return
 		}
-		if n < fullGroup && !s.urgent && !waited && s.queue[0].run.e.queue == nil {
+		atOnce := n >= fullGroup || s.urgent || s.queue[0].run.e.queue != nil
+		if !atOnce && !waited {
 			s.mu.Unlock()
-			select { // more may come
+			select {
 			case <-time.After(groupDelay):
 			case <-s.wake:
 			}
@@ -116,41 +108,49 @@ func (s *settler) write() {
 		if n > seen && n < MaxGroup && !s.urgent {
 			seen = n
 			s.mu.Unlock()
-			runtime.Gosched() // handlers that wait for a processor come first: one write of more costs less
+			runtime.Gosched() // handlers that wait for a processor go first: fewer writes cost less
 			continue
 		}
 		seen = 0
-		n = min(n, MaxGroup)
-		for i := range n {
-			if s.queue[i].run.e != s.queue[0].run.e {
-				n = i // another engine may have another store
-				break
-			}
-		}
-		s.group = s.queue[:n:n]
-		s.queue, s.spare = append(s.spare[:0], s.queue[n:]...), s.queue
+		s.cutGroup()
 		waited = len(s.queue) > 0
 		s.urgent = s.urgent && waited
 		s.mu.Unlock()
-		s.settle()
+		s.writeGroup()
 	}
 }
 
-// settle writes the group, however long the store is unavailable, but for what
-// is given up meanwhile.
-func (s *settler) settle() {
+// cutGroup moves the next group out of the queue. Its outcomes are all of one engine, since
+// another may have another store. s.mu must be held.
+func (s *settler) cutGroup() {
+	n := min(len(s.queue), MaxGroup)
+	for i := range n {
+		if s.queue[i].run.e != s.queue[0].run.e {
+			n = i
+			break
+		}
+	}
+	whole := s.queue
+	s.group = whole[:n:n]
+	s.queue = append(s.spare[:0], whole[n:]...)
+	s.spare = whole
+}
+
+// writeGroup writes the group, however long the store is unavailable. Outcomes that are given
+// up during that time are left out.
+func (s *settler) writeGroup() {
 	e := s.group[0].run.e
 	began := e.Now()
-	s.since.Store(began.UnixNano())
+	s.writing.Store(began.UnixNano())
 	defer func() {
-		s.since.Store(0)
+		s.writing.Store(0)
 		clear(s.settlements)
 		s.mu.Lock()
 		s.group = nil
 		s.mu.Unlock()
 	}()
 	for {
-		group, ctx := s.begin()
+		group, ctx := s.startWrite()
 		if len(group) == 0 {
 			return
 		}
@@ -159,14 +159,14 @@ func (s *settler) settle() {
 			list = append(list, group[i].Settlement)
 		}
 		s.settlements = list
-		var left []Unsettled
+		var unsettled []Unsettled
 		err := e.persistSettling(ctx, func() (err error) {
-			left, err = e.Store.Settle(ctx, list)
+			unsettled, err = e.Store.Settle(ctx, list)
 			s.setReason(err)
 			return err
 		})
 		if err != nil && ctx.Err() != nil {
-			if !isUnavailable(err) { // the end has cut it short
+			if !isUnavailable(err) { // the call was cut short
 				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, e.Now().Sub(began).Round(time.Second))
 			}
 			s.setReason(err)
@@ -174,10 +174,10 @@ func (s *settler) settle() {
 		}
 		s.abort()
 		if err != nil {
-			giveUp(group, err)
+			accountGivenUp(group, err)
 			return
 		}
-		for _, u := range left {
+		for _, u := range unsettled {
 			group[u.Index].reason = u.Err
 		}
 		account(group)
@@ -192,66 +192,67 @@ func (s *settler) setReason(err error) {
 	s.reason = err
 }
 
-// begin returns what of the group is not given up, and the context for its
-// write. What is given up is accounted for.
-func (s *settler) begin() (group []attempt, ctx context.Context) {
+// startWrite returns the outcomes of the group that are to be written, and the context for
+// the write. It accounts for those that were given up.
+func (s *settler) startWrite() (group []attempt, ctx context.Context) {
 	s.mu.Lock()
-	var lost []attempt
-	s.group, lost = split(s.group)
+	var givenUp []attempt
+	s.group, givenUp = splitGivenUp(s.group)
 	ctx, s.abort = context.WithCancel(context.Background())
 	group = s.group
 	reason := s.reason
 	s.mu.Unlock()
-	giveUp(lost, reason)
+	accountGivenUp(givenUp, reason)
 	return group, ctx
 }
 
-// split parts a list into what is to be written and what is given up.
-func split(list []attempt) (rest, lost []attempt) {
+// splitGivenUp returns the outcomes that are to be written and those that are given up.
+func splitGivenUp(list []attempt) (rest, givenUp []attempt) {
 	rest = slices.DeleteFunc(list, func(a attempt) bool {
 		if a.run.gaveUp {
-			lost = append(lost, a)
+			givenUp = append(givenUp, a)
 		}
 		return a.run.gaveUp
 	})
-	return rest, lost
+	return rest, givenUp
 }
 
-func giveUp(lost []attempt, reason error) {
+// accountGivenUp accounts for outcomes that are not to be written any more.
+func accountGivenUp(list []attempt, reason error) {
 	reason = cmp.Or(reason, fmt.Errorf("%w: there was no time to write", ErrUnavailable))
-	for i := range lost {
-		lost[i].reason = unwritten{reason}
+	for i := range list {
+		list[i].reason = unwritten{reason}
 	}
-	account(lost)
+	account(list)
 }
 
-// giveUp ends the wait for the outcomes for which it is over.
-func (s *settler) giveUp(over func(*run) bool) {
+// giveUp gives up the outcomes of the runs for which the function returns true.
+func (s *settler) giveUp(of func(*run) bool) {
 	s.mu.Lock()
 	for _, list := range [][]attempt{s.queue, s.group} {
 		for _, a := range list {
-			a.run.gaveUp = a.run.gaveUp || over(a.run)
+			a.run.gaveUp = a.run.gaveUp || of(a.run)
 		}
 	}
-	var lost []attempt
-	s.queue, lost = split(s.queue)
+	var givenUp []attempt
+	s.queue, givenUp = splitGivenUp(s.queue)
 	reason := s.reason
 	if s.abort != nil && slices.ContainsFunc(s.group, func(a attempt) bool { return a.run.gaveUp }) {
 		s.abort()
 	}
 	s.mu.Unlock()
-	giveUp(lost, reason)
+	accountGivenUp(givenUp, reason)
 }
 
-// Flush returns when no outcome is left that a pass could not write before it
-// lost its lock and ended. When ctx is done it gives up what is left, and tells
-// of each as [Unwritten]: a process calls it before its end.
+// Flush waits until the outcomes are written that passes left behind when they lost their
+// lock and ended. When ctx is done it gives up the rest, each with an event [Unwritten]. A
+// process calls it before its end.
 func (e *Engine) Flush(ctx context.Context) {
 	e.init()
-	for e.settler.kept.Load() > 0 {
+	for e.settler.detached.Load() > 0 {
 		if !Sleep(ctx, 20*time.Millisecond) {
-			e.settler.giveUp(func(r *run) bool { return r.left })
-			ctx = context.Background() // it takes a moment
+			e.settler.giveUp(func(r *run) bool { return r.detached })
+			ctx = context.Background() // until these are accounted for, which is soon
 		}
 	}
 }
@@ -261,10 +262,11 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// account counts the attempts of a group, run by run.
+// account accounts for the attempts of a group, run by run.
 func account(group []attempt) {
 	for from := 0; from < len(group); {
-		r, to := group[from].run, from+1
+		r := group[from].run
+		to := from + 1
 		for to < len(group) && group[to].run == r {
 			to++
 		}
@@ -273,9 +275,9 @@ func account(group []attempt) {
 	}
 }
 
-// mayRecover reports whether the trial may yet find out the rows that are refused, before
-// their handler is called: they were all claimed since the same trial, and the refusal of the
-// first of them has the next page tried.
+// mayRecover reports whether a trial may yet find the rows that refuse their outcomes, before
+// the handler is called for them. That is so while all refused records were claimed since the
+// same trial: the refusal of the first has the next page tried.
 func (r *run) mayRecover(a *attempt) bool {
 	_, ok := r.e.Store.(Trier)
 	return ok && r.e.trials.isProven(a.Record) && a.round == a.lane.firstRound
@@ -290,12 +292,12 @@ func (r *run) accountWritten(a *attempt) {
 	}
 }
 
-// accountLeft counts an attempt whose outcome is not written. r.mu must be held.
-func (r *run) accountLeft(a *attempt) {
+// accountNotWritten counts an attempt whose outcome is not written. r.mu must be held.
+func (r *run) accountNotWritten(a *attempt) {
 	switch a.kind() {
 	case Unwritten:
 		r.report.Unwritten++
-		r.e.trials.taken.Store(0)
+		r.e.trials.passed.Store(0)
 	case Conflicted:
 		r.report.Conflicts++
 		if r.e.queue == nil {
@@ -303,16 +305,16 @@ func (r *run) accountLeft(a *attempt) {
 		}
 	case Refused:
 		r.report.Refused++
-		if r.e.queue == nil { // else it publishes the outcome later, and gives the message to no handler
+		if r.e.queue == nil { // a queue publishes the outcome later, and no handler gets the message again
 			r.accountRefused(a)
 		}
 	}
 }
 
-// accountRefused notes that the database does not take the outcome, and ends the lane after
+// accountRefused notes that the database does not take the outcome. It ends the lane after
 // many of these in a row. r.mu must be held.
 func (r *run) accountRefused(a *attempt) {
-	r.e.trials.taken.Store(0)
+	r.e.trials.passed.Store(0)
 	if !r.e.trials.broken.Load() {
 		r.e.refused.Add(a.hash, struct{}{})
 	}
@@ -324,11 +326,12 @@ func (r *run) accountRefused(a *attempt) {
 	if a.lane.inRow >= maxInRow && !r.mayRecover(a) {
 		many := fmt.Errorf("the database has refused %d outcomes in a row, look at the table's triggers and constraints; the last one: %w", maxInRow, a.reason)
 		a.lane.close()
-		r.sick = cmp.Or(r.sick, many)
+		r.laneErr = cmp.Or(r.laneErr, many)
 	}
 }
 
-// account counts attempts of the run.
+// account counts attempts of the run whose outcomes are written or given up, emits what
+// became of each, and releases what they held.
 func (r *run) account(list []attempt) {
 	var failed error
 	var weight int64
@@ -342,20 +345,21 @@ func (r *run) account(list []attempt) {
 			r.accountWritten(a)
 			continue
 		}
-		r.accountLeft(a)
+		r.accountNotWritten(a)
 		if a.kind() == Unwritten {
 			failed = a.reason
 		}
 	}
 	r.unsettled -= len(list)
-	over, left := r.unsettled == 0, r.left
+	allSettled := r.unsettled == 0
+	detached := r.detached
 	r.mu.Unlock()
-	if failed != nil && !left {
+	if failed != nil && !detached {
 		r.fail(failed)
 	}
 	settled := 0
 	for i := range list {
-		if r.e.observe(&list[i].ending) {
+		if r.e.emitSettled(&list[i].ending) {
 			settled++
 		}
 	}
@@ -364,18 +368,18 @@ func (r *run) account(list []attempt) {
 	}
 	for i := range list {
 		r.e.finished(list[i].Record, list[i].kind() != Unwritten)
-		list[i].Record.Values = nil // the rest of the page may live on for long
+		list[i].Record.Values = nil // the page lives on until all of its records are settled
 	}
 	for i := range list {
 		list[i].lane.unsettled.Add(-1)
 	}
-	signal(r.accounted)
+	r.accounted.give()
 	r.e.flights.Land(flights...)
 	r.e.gate.room.Release(weight)
-	if left {
-		r.e.settler.kept.Add(int64(-len(list)))
+	if detached {
+		r.e.settler.detached.Add(int64(-len(list)))
 	}
-	if over {
-		signal(r.settled)
+	if allSettled {
+		r.allSettled.give()
 	}
 }

@@ -9,14 +9,13 @@ import (
 
 // A Store holds the records: the user's table, or memory.
 //
-// Both methods may be called concurrently, with themselves and each other. An
-// error that wraps [ErrUnavailable] says that the store cannot be reached or is busy
-// for now and that the very same call may be made again; any other error is
-// final for the call.
+// Both methods may be called concurrently. An error that wraps [ErrUnavailable] says
+// that the store cannot be reached or is busy for now, and that the same call may be
+// made again. Any other error is final for the call.
 //
-// A Store may do more. The engine looks for these interfaces, and does without what a
-// Store does not have; their methods are called as these two are, concurrently, unless
-// they say otherwise:
+// A Store may do more. The engine looks for these interfaces, and does without those
+// that a Store does not have. Their methods are called concurrently, too, unless their
+// comments say otherwise:
 //
 //   - [Pinger] says whether it can be reached
 //   - [Prober] says whether passes could work on it
@@ -31,29 +30,31 @@ import (
 //
 // Most stores are a [Locker] as well, which a [Loop] is given.
 type Store interface {
-	// Pending returns the next page of the query's lane in the lane's
-	// order: newest first by (inserted, key). The Query carries no policy, a
-	// store is given it when it is made. With a policy that keeps
-	// state, the failed lane holds only what is due, the longest waiting
-	// first: by (last failure, key), or (next attempt, key) where that is
-	// planned, what has neither before all. It returns at most q.Limit
-	// records and may return fewer, even none, while Page.More is true.
-	// Rows whose time cannot be read are never records; they are reported
-	// in Page.Unreadable. A cursor stays good when its record is gone; an
-	// After beyond Until gives an empty page.
+	// Pending returns the next page of the query's lane in the lane's order, newest
+	// first by (inserted, key). A policy, which the store is given when it is made,
+	// changes the failed lane if it keeps something in the rows: then the lane has only
+	// records that are due, the longest waiting first, by (last failure, key) or, if the
+	// policy is a planned one, by (next attempt, key). Records without that time come
+	// first.
+	//
+	// It returns at most q.Limit records, and may return fewer, even none, while
+	// Page.More is true. Rows whose time cannot be read are never records; they are in
+	// Page.Unreadable. A cursor stays valid when its record is gone. An After beyond
+	// Until gives an empty page.
 	Pending(ctx context.Context, q Query) (Page, error)
 
-	// Settle writes the outcomes of one group, at most [MaxGroup], in one
-	// short transaction, each only if its row still has the state that was
-	// read and, for a failure where a policy keeps their number, still has the
-	// count that was read, Record.Memory.Failures. Where Record.Exact is set, that and
-	// Record.Attempts must be as they were read whatever the outcome: so none is written twice.
-	// A record is in a group once; an outcome that changes nothing in its row
-	// is settled if the row is as it was read. The group is the caller's again after
-	// that. It returns those that were not written, in any order: with
-	// [ErrConflict] where somebody else has changed the row meanwhile,
-	// otherwise with the reason for which the database refuses the row. A
-	// returned error means that nothing was written or, if the connection
+	// Settle writes the outcomes of one group, at most [MaxGroup], in one short
+	// transaction. It writes an outcome only if the row still has the state that was
+	// read. A failure under a policy that counts them also requires the count that was
+	// read, Record.Memory.Failures. If Record.Exact is set, every outcome requires that
+	// count and Record.Attempts as they were read, so that none is written twice.
+	//
+	// A record is in a group once. An outcome that changes nothing in its row is settled
+	// if the row is as it was read. Settle does not keep the group.
+	//
+	// It returns the outcomes that were not written, in any order: with [ErrConflict] if
+	// another program has changed the row, else with the reason for which the database
+	// refuses the row. An error means that nothing was written or, if the connection
 	// broke at commit, that this is unknown; calling again is safe.
 	Settle(ctx context.Context, group []Settlement) ([]Unsettled, error)
 }
@@ -69,16 +70,16 @@ type Query struct {
 	Now    time.Time // the pass's one reading of the clock
 	Since  time.Time // records inserted at or after it
 	Widest bool      // the widest tier's pass: takes rows whose missing date counts as oldest
-	After  Cursor    // the records behind this place; zero: from the beginning
-	Until  Cursor    // and before that one; zero: to the end
+	After  Cursor    // records behind this place; zero: from the beginning
+	Until  Cursor    // records before this place; zero: to the end
 	Limit  int       // > 0
 }
 
-// A Page is a run of records in lane order.
+// A Page is a list of records in the lane's order.
 type Page struct {
 	Records    []Record
 	Unreadable []Unreadable
-	Next       Cursor // the place after the last row that was looked at
+	Next       Cursor // the place after the last row that was read
 	More       bool   // whether there may be rows after Next
 }
 
@@ -90,8 +91,8 @@ func (p *Page) First() Cursor {
 	return p.Records[0].Cursor
 }
 
-// An Unreadable row is one that cannot be a record: its time, or a part of its
-// key, is not what the configuration says.
+// An Unreadable row cannot be a record: its time, or a part of its key, is not
+// what the configuration says.
 type Unreadable struct {
 	Key Key
 	Err error // names the column and the value
@@ -106,8 +107,9 @@ type Settlement struct {
 	Error  string    // the error's text; empty on success
 	At     time.Time // when the attempt ended
 
-	// Memory is what the outcome leaves in the row; nil: it leaves that as it is. Where a
-	// failure leaves no Next under a policy that plans, the record is never tried again.
+	// Memory is what the row remembers after the outcome; nil: that does not change. A
+	// failure without a Next under a planned policy means that the record is never tried
+	// again.
 	Memory *Memory
 }
 
@@ -118,24 +120,23 @@ type Unsettled struct {
 }
 
 var (
-	// ErrConflict says that a row no longer has the state that was read.
-	// Stores return it in [Unsettled].
+	// ErrConflict says that a row no longer has the state that was read. Stores
+	// return it in [Unsettled].
 	ErrConflict = errors.New("the row was changed by somebody else")
 
-	// ErrUnavailable says that the store cannot be reached, or is busy, for now.
-	// Stores wrap it.
+	// ErrUnavailable says that the store cannot be reached or is busy for now. Stores
+	// wrap it.
 	ErrUnavailable = errors.New("the database is away")
 
 	// ErrNoWrites is an ErrUnavailable of a store that answers and takes no writes,
-	// as a standby server does or one with a full disk.
+	// such as a standby server or one with a full disk.
 	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrUnavailable)
 
-	// ErrLocked says that another process holds the lock. [Locker] returns
-	// it.
+	// ErrLocked says that another process holds the lock. A [Locker] returns it.
 	ErrLocked = errors.New("another process is working on this table")
 
-	// ErrLockedHere is an ErrLocked whose holder has no handlers any more when its
-	// lock is free: it is not lost while its process works.
+	// ErrLockedHere is an ErrLocked for a lock that its holder cannot lose while it
+	// works. When the lock is free, the holder has no handlers any more.
 	ErrLockedHere error = lockedHere{ErrLocked}
 )
 
@@ -145,72 +146,71 @@ type lockedHere struct{ error }
 func (l lockedHere) Unwrap() error { return l.error }
 
 // A Pinger is a [Store] that says whether it can be reached. The engine asks before it
-// dispatches a record where the store has not answered anything for a second, and when a
-// store that was unavailable may be back. Without it a record may be dispatched although
-// its outcome cannot be written for now.
+// dispatches a record if the last answer of the store is a second old, and when a
+// store that was unavailable may be back. Without it a record may be dispatched while
+// its outcome cannot be written.
 type Pinger interface {
 	Store
-	// Ping returns nil if the store answers. It changes nothing. Any error, and no answer
+	// Ping returns nil if the store answers. It changes nothing. An error, or no answer
 	// within a second, means that the store is unavailable: nothing is dispatched, and
 	// Ping is called again after pauses of at most five seconds, until [Engine.Patience]
 	// is used up.
 	Ping(ctx context.Context) error
 }
 
-// A Prober is a [Store] that says whether passes could work on it. [Engine.Probe] asks,
-// which a program calls to learn of trouble while no pass runs. Without it Engine.Probe
-// returns nil.
+// A Prober is a [Store] that says whether passes could work on it. [Engine.Probe] asks it,
+// so that a program learns of trouble while no pass runs. Without it Engine.Probe returns nil.
 type Prober interface {
 	Store
-	// Probe returns why a pass could not read or not write now, nil if it could do both. It
-	// changes nothing. After an error that wraps [ErrUnavailable] it is called again, every
-	// second until ctx is done, twelve seconds at most.
+	// Probe returns why a pass could not read or could not write now, nil if it could do
+	// both. It changes nothing. After an error that wraps [ErrUnavailable] it is called
+	// again every second, for at most twelve seconds or until ctx is done.
 	Probe(ctx context.Context) error
 }
 
-// A Trier is a [Store] that can try an outcome on its row. The engine asks before
-// the first record of each state is dispatched, so that a table that takes no
-// outcome is found out before a handler has worked in vain. It asks for each settlement of
-// [Trials], of one row after the other until one takes them all, and not again while the
-// store takes the outcomes of that state. Without it a refusal shows when Settle returns it.
+// A Trier is a [Store] that can try an outcome on its row. The engine tries the
+// outcomes of each state before it dispatches the first record of that state, so that no
+// handler works in vain for a table that takes no outcome. It calls Try for each settlement of
+// [Trials], for one row after the other, until a row takes them all. While the store takes the
+// outcomes of that state it does not try them again. Without a Trier, a refusal shows when
+// Settle returns it.
 type Trier interface {
 	Store
-	// Try writes the settlement as Settle would, and undoes it. It returns
-	// ErrConflict where the row is no longer as it was read, ErrLocked where
-	// another program has it locked, ErrUnavailable as every call does, and
-	// else the reason for which the row does not take the outcome: a [*Refusal] where
-	// its [Reach] is known. Any other error would be every row's.
+	// Try writes the settlement as Settle would, and undoes it. It returns ErrConflict if
+	// the row is no longer as it was read, ErrLocked if another program has locked it, and
+	// ErrUnavailable as every method may. Otherwise it returns why the row does not take
+	// the outcome: a [*Refusal] if its [Reach] is known, and any other error for a reason
+	// that concerns every row.
 	Try(ctx context.Context, s Settlement) error
 }
 
-// A StrayFinder is a [Store] that finds rows that no page has, because their date is in
+// A StrayFinder is a [Store] that finds rows that are on no page, because their date is in
 // another form than most. The engine asks for each lane at the end of a pass that was not
-// stopped, and counts each row in [Report.Unreadable], once if Pending has reported it too.
-// Without it such rows go unnoticed.
+// stopped. It counts each row once in [Report.Unreadable], also if Pending has reported it.
+// Without a StrayFinder such rows go unnoticed.
 type StrayFinder interface {
 	Store
-	// Strays returns the first thousand such rows of the query's lane at most. The query
-	// has no Limit, After or Until.
+	// Strays returns at most a thousand such rows of the query's lane, the first ones. The
+	// query has no Limit, After or Until.
 	Strays(ctx context.Context, q Query) ([]Unreadable, error)
 }
 
-// An Expirer is a [Store] that can give records their dead status by age. The engine
-// calls it in each pass of the widest tier, see [Pass.Widest]: before the first record or,
-// where OnDead is set, after the last. Without it records that are too old stay pending.
+// An Expirer is a [Store] that can give records the dead status by age. The engine
+// calls it in each pass of the widest tier, see [Pass.Widest]: before the first record or, if
+// OnDead is set, after the last. Without it records that are too old stay pending.
 type Expirer interface {
 	Store
-	// Expire gives the dead status to every pending record that was
-	// inserted before the given time or whose own time of expiry is before
-	// now, and to every failed one that is out of retries, and returns how
-	// many, also with an error. Records without a date of insertion expire by their own time
-	// only. It counts no attempt. Without a dead status it does nothing.
-	// A row that the database refuses stays as it was, and no other waits for it. After an
-	// error that wraps [ErrUnavailable] it is called again.
+	// Expire gives the dead status to every pending record that was inserted before
+	// x.Before, or whose own time of expiry is before x.Now, and to every failed one that
+	// is out of retries. It returns how many these were, also with an error. Records without
+	// a date of insertion expire by their own time only. It counts no attempt. Without a
+	// dead status it does nothing. A row that the database refuses stays as it was and keeps
+	// no other from dying. After an error that wraps [ErrUnavailable] it is called again.
 	Expire(ctx context.Context, x Expiry) (int, error)
 }
 
-// An Expiry is what an [Expirer] is to do, and the functions that it
-// calls, one after the other. All but Dies are there.
+// An Expiry is what an [Expirer] is to do, with functions that it calls one at a time. Only
+// Dies may be nil.
 type Expiry struct {
 	Now    time.Time
 	Before time.Time
@@ -218,14 +218,14 @@ type Expiry struct {
 	// Skips reports whether the record with the key is left as it is.
 	Skips func(Key) bool
 
-	// Dies is called with every record just before it gets the dead status, once it is
-	// known that its row takes that, as far as the store can tell. Where it returns false,
-	// that record is left as it is and the others with it; those before, and those
-	// for which it returned true before ctx was done, are still written. Nil: it is not asked.
+	// Dies is called with every record just before it gets the dead status, when it is
+	// known that its row takes that, as far as the store can tell. If it returns false, that
+	// record and all later ones are left as they are. The records before it are still
+	// written, even if ctx is done by then. Nil: every record dies.
 	Dies func(*Record) bool
 
-	// Died is called after n records got the dead status, with all of them or, where Dies is
-	// nil, some.
+	// Died is called after n records got the dead status, with all of them or, if Dies is
+	// nil, with some.
 	Died func(list []Record, n int)
 
 	// Refused is called with a record that the database refuses.
@@ -233,50 +233,50 @@ type Expiry struct {
 }
 
 // A Rehearser is a [Store] that can settle a group and undo that. The engine asks before it
-// calls OnDead, so that no death is announced that the row does not take. Without it
-// OnDead is called in any case, and a row that refuses the dead status stays pending.
+// calls OnDead, so that OnDead is not called for a record whose row does not take the dead
+// status. Without it OnDead is called in any case, and such a record stays pending.
 type Rehearser interface {
 	Store
 	// Rehearse does what Settle does, undoes it, and returns what Settle would have
 	// returned. The group begins with deaths that were rehearsed before and are not written
-	// yet: what a row takes alone it may refuse after another. An engine makes one call at a
-	// time. An error means that nothing is known: OnDead is not called, and the records stay
-	// as they are.
+	// yet, because a row may refuse after another death what it takes alone. An engine makes
+	// one call at a time. An error means that nothing is known: OnDead is not called, and the
+	// records stay as they are.
 	Rehearse(ctx context.Context, group []Settlement) ([]Unsettled, error)
 }
 
 // A Verifier is a [Store] that can say which rows are as they were read. The engine asks
-// before it counts outcomes that a [LateCollector] gives it, which may have been written
-// before. Without it Settle alone decides: then such an outcome is counted as an attempt,
-// and OnDead called, although its row is not written.
+// before it counts the outcomes of a [LateCollector], which may have been written before.
+// Without it such an outcome is counted as an attempt, and OnDead may be called for it, before
+// Settle finds out that the row has changed.
 type Verifier interface {
 	Store
 	// AsRead reports for each of the records, in their order, whether Settle would find its
-	// row as it was read: its state and, as the records are Exact, Attempts and
+	// row as it was read: its state and, since the records are Exact, Attempts and
 	// Memory.Failures. It changes nothing.
 	AsRead(ctx context.Context, records []Record) ([]bool, error)
 }
 
-// A Queue is a [Store] that gives each record once, until Release gives it back. Its
-// outcomes are settled at once, not in groups. All of its records are fresh: the failed lane
-// is empty. A pass over it ends only by a stop: Pending returns within a second, and
-// Page.More is true. Record.Origin distinguishes records with one key, unless it is 0.
+// A Queue is a [Store] that returns each record once, unless Release gives it back. Its
+// outcomes are settled at once, and do not wait for a group. All of its records are fresh: the
+// failed lane is empty. Only a stop ends a pass over it: Pending returns within a second, and
+// Page.More is always true. Record.Origin, unless it is 0, distinguishes records with one key.
 type Queue interface {
 	Store
 	// Release gives back a record that is not settled, because it was skipped, handed over
-	// or not dispatched: Pending may return it again. It is called from several goroutines
-	// and must return soon.
+	// or not dispatched. Pending may return it again. It is called concurrently and must
+	// return soon.
 	Release(r *Record)
 }
 
 // A Finisher is a [Store] or a [Handler] that keeps something for a record while it is worked
-// on. The engine calls it once for each record that it has claimed, also where no handler
-// was called.
+// on. The engine calls it once for each record that it has claimed, also if no handler was
+// called.
 type Finisher interface {
 	// Finished says that the engine is done with the record: its outcome is written, its
 	// row was changed by another program or refuses it, or no attempt was made. written is
-	// false where the store was unavailable for too long: then the outcome is lost, and a
-	// [LateCollector] may give it to the engine again. Finished is called from several
-	// goroutines and must return soon.
+	// false if the store was unavailable for too long. Then the outcome is lost, and a
+	// [LateCollector] may pass it to the engine again. Finished is called concurrently and
+	// must return soon.
 	Finished(r *Record, written bool)
 }

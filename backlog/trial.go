@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Reach says whose trouble it is that an outcome is not taken.
+// A Reach says which rows a refusal concerns.
 type Reach int
 
 const (
-	// EveryRow: by what is written, such as a status that the column does not take.
+	// EveryRow: the cause is what is written, such as a status that the column does not take.
 	EveryRow Reach = iota
-	// OneRow: by what this row is, or the rows that there are. Another may take the outcome.
+	// OneRow: the cause is in this row, or in other rows of the table. Another row may take the
+	// outcome.
 	OneRow
 	// HandlerDecides: it depends on what the handler may write before it ends.
 	HandlerDecides
 )
 
-// A Refusal is an error of a trial with what the store knows of its reach. Any other error
-// is of EveryRow.
+// A Refusal is an error of a trial whose reach the store knows. Any other error is of EveryRow.
 type Refusal struct {
 	Reach Reach
 	Err   error
@@ -40,12 +40,13 @@ func ReachOf(err error) Reach {
 	return EveryRow
 }
 
-// Trials returns the settlements that the record can come to under the policy.
+// Trials returns the settlements that the record can come to under the policy, none if the
+// policy cannot start it.
 func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
 	const text = "the text of an error"
 	started, err := p.Start(r.Memory, at, "trial")
 	if err != nil {
-		return nil // a rule that cannot be read comes to nothing
+		return nil
 	}
 	if started != r.Memory {
 		list = append(list, Settlement{Record: r, At: at, Target: RowOther, Memory: started})
@@ -65,157 +66,167 @@ func Trials(r *Record, p *Policy, at time.Time) (list []Settlement) {
 }
 
 const (
-	// mostTried is how many rows of a state must refuse what no row takes before its lane ends.
-	mostTried = 3
-	// mostRefused is how many rows of a state may be refused by a pass before its lane ends:
-	// the next pass goes on behind them.
-	mostRefused = 1000
-	// mostTrying is how long that may take.
-	mostTrying = 5 * time.Second
+	// maxSuspects is how many rows of a state must refuse their outcomes for a reason of
+	// EveryRow before the lane ends.
+	maxSuspects = 3
+	// maxRefusedRows is how many rows of a state may be refused in a pass before its lane ends.
+	// The next pass goes on behind them.
+	maxRefusedRows = 1000
+	// maxTrialTime is how long a pass may try rows of a state that are refused.
+	maxTrialTime = 5 * time.Second
 )
 
-// trials are the states whose rows are known to take their outcomes.
+// trials remembers which states have rows that take their outcomes. A set has a bit for each
+// of the first 64 states, see origin.
 type trials struct {
-	broken atomic.Bool   // no row took its outcomes the last time: none is to blame
-	taken  atomic.Uint64 // a bit for each by what origin returns, the first 64; 0 after the database has refused an outcome
-	unsure atomic.Uint64 // likewise: it was said that the handler decides
-	open   atomic.Uint64 // likewise: it decides about success
-	proven atomic.Uint64 // likewise: a success was written
+	broken    atomic.Bool   // no row took its outcomes the last time: the fault is not in the rows
+	passed    atomic.Uint64 // the states with a row that took its outcomes; none after a refusal
+	uncertain atomic.Uint64 // the states for which an Uncertain was emitted
+	undecided atomic.Uint64 // the states for which the handler decides about a success
+	proven    atomic.Uint64 // of these: a success was written
 }
 
-// isProven reports whether nothing speaks against a success of records like this one.
+// isProven reports whether a success of records like this one can be written, as far as is
+// known.
 func (t *trials) isProven(r *Record) bool {
-	return t.open.Load()&^t.proven.Load()&(1<<origin(r)) == 0
+	unproven := t.undecided.Load() &^ t.proven.Load()
+	return unproven&stateBit(origin(r)) == 0
 }
 
 // prove notes that a success of the record was written.
 func (t *trials) prove(r *Record) {
 	if !t.isProven(r) {
-		t.proven.Or(1 << origin(r))
+		t.proven.Or(stateBit(origin(r)))
 	}
 }
 
-// origin is the state that the record was read from, as one small number.
+// origin returns the state that the record was read in, as one small number.
 func origin(r *Record) int { return 2*r.Origin + int(r.Lane) }
 
-// A verdict is what the trial of a state's rows says of a page.
+// stateBit returns the state's bit in a set of trials.
+func stateBit(state int) uint64 { return uint64(1) << state }
+
+// A verdict is what the trial of a state's rows means for their page.
 type verdict int
 
 const (
-	goOn    verdict = iota // dispatch them, but for those that the engine spares
+	goOn    verdict = iota // dispatch them, but for those that the pass excludes
 	endLane                // dispatch none of them
 	endPass
 )
 
-// A probe is the trial of one state's rows on a page.
-type probe struct {
+// A stateTrial is the trial of the rows of one state on a page.
+type stateTrial struct {
 	r       *run
 	records []Record
 	state   int
 	store   Trier
 
-	tried   []bool  // by the places of records: nothing more is to be learnt of it
-	suspect []Event // of rows that refuse what, it seems, no row takes
-	locked  int
-	taken   bool
-	last    error // the last row's own trouble
-	over    bool  // enough rows were refused
+	tried    []bool  // by the index of records: there is nothing more to learn from it
+	suspects []Event // of rows that refuse for a reason of EveryRow
+	locked   int     // rows that other programs have locked
+	passed   bool    // a row took its outcomes
+	last     error   // the last refusal of OneRow
+	enough   bool    // the pass tries no more rows of the state
 }
 
-// try tells whether records of the state of the first may be dispatched. Where that is not
-// known, it is tried on one after the other until one takes its outcomes, or only the
-// handler decides whether it does. A row that refuses them for a reason of its own is
-// refused, and the next one is tried. Where three refuse what no row takes, which the last
-// and the middle one confirm, the lane ends.
-func (r *run) try(records []Record) verdict {
-	e, state := r.e, origin(&records[0])
+// tryState decides about dispatching the records that have the state of the first. Where it is
+// not known that rows of that state take their outcomes, rows are tried one after the other
+// until one does, or only the handler decides. A row that refuses for a reason of its own is
+// counted as refused, and the next one is tried. Where three refuse for a reason of every row,
+// among them the last and the middle one, the lane ends.
+func (r *run) tryState(records []Record) verdict {
+	e := r.e
+	state := origin(&records[0])
 	store, ok := e.Store.(Trier)
-	if !ok || e.trials.taken.Load()&(1<<state) != 0 {
+	if !ok || e.trials.passed.Load()&stateBit(state) != 0 {
 		return goOn
 	}
-	p := &probe{r: r, records: records, state: state, store: store, tried: make([]bool, len(records))}
-	err := e.persist(r.stop, p.run)
+	t := &stateTrial{r: r, records: records, state: state, store: store, tried: make([]bool, len(records))}
+	err := e.persist(r.stop, t.run)
+	storeFailed := err != nil && (len(t.suspects) == 0 || isUnavailable(err))
 	switch {
 	case r.stop.Err() != nil:
 		return endPass
-	case err != nil && (len(p.suspect) == 0 || isUnavailable(err)): // it is away for longer than the engine's patience
+	case storeFailed:
 		r.fail(err)
 		return endPass
 	case err != nil:
-		r.whole = cmp.Or(r.whole, err)
+		r.stateErr = cmp.Or(r.stateErr, err)
 		return endLane
-	case p.taken:
-		r.rounds++
+	case t.passed:
+		r.trialRound++
 		e.trials.broken.Store(false)
-		e.trials.taken.Or(1 << state)
+		e.trials.passed.Or(stateBit(state))
 	}
-	for _, ev := range p.suspect { // others take what these refuse
+	for _, ev := range t.suspects { // other rows take their outcomes, so the fault is in these
 		r.refuse(ev)
 	}
-	if p.over {
+	if t.enough {
 		r.count(func(*Report) {
-			r.sick = cmp.Or(r.sick, fmt.Errorf("%d rows of a state refuse their outcomes, the next pass goes on behind them; the last one: %w", r.refusals[state].n, p.last))
+			r.laneErr = cmp.Or(r.laneErr, fmt.Errorf("%d rows of a state refuse their outcomes, the next pass goes on behind them; the last one: %w", r.refusals[state].rows, t.last))
 		})
 		return endLane
 	}
 	return goOn
 }
 
-// run tries rows until the state's are known to be taken, or not to be. It is called again
-// where the store was unavailable.
-func (p *probe) run() error {
-	r := p.r
-	p.locked = 0
-	for at := p.next(); at >= 0 && !p.over; at = p.next() {
-		p.tried[at] = true
-		if err := p.one(&p.records[at]); err != nil {
-			p.tried[at] = false
+// run tries rows until it is known whether the state's take their outcomes. It may be called
+// again where the store was unavailable.
+func (t *stateTrial) run() error {
+	r := t.r
+	t.locked = 0
+	for at := t.next(); at >= 0 && !t.enough; at = t.next() {
+		t.tried[at] = true
+		if err := t.tryRow(&t.records[at]); err != nil {
+			t.tried[at] = false
 			return err
 		}
-		if p.taken || len(p.suspect) == mostTried {
+		if t.passed || len(t.suspects) == maxSuspects {
 			break
 		}
 	}
 	switch {
-	case p.taken || r.stop.Err() != nil:
+	case t.passed || r.stop.Err() != nil:
 		return r.stop.Err()
-	case len(p.suspect) > 0:
-		return p.suspect[0].Err
-	case p.locked > 0 && !p.over:
-		clear(p.tried) // the refused ones are spared
+	case len(t.suspects) > 0:
+		return t.suspects[0].Err
+	case t.locked > 0 && !t.enough:
+		clear(t.tried) // the refused ones are excluded
 		return fmt.Errorf("%w: others have locked the rows that are to be handled", ErrUnavailable)
 	}
-	return nil // all of them are gone, or refused
+	return nil // every row is gone or refused
 }
 
-// next returns the place of the next row to try, -1 if there is none. A refusal that would
-// be every row's is confirmed far from it, since rows with the same trouble come together.
-func (p *probe) next() int {
-	places := [mostTried]int{0, len(p.records) - 1, len(p.records) / 2}
-	if n := len(p.suspect); n > 0 && n < mostTried && p.fit(places[n]) {
-		return places[n]
+// next returns the index of the next row to try, -1 after the last. A refusal of EveryRow is
+// confirmed by rows far from it, since rows with the same fault come together.
+func (t *stateTrial) next() int {
+	confirming := [maxSuspects]int{0, len(t.records) - 1, len(t.records) / 2}
+	if n := len(t.suspects); n > 0 && n < maxSuspects && t.canTry(confirming[n]) {
+		return confirming[n]
 	}
-	for i := range p.records {
-		if p.fit(i) {
+	for i := range t.records {
+		if t.canTry(i) {
 			return i
 		}
 	}
 	return -1
 }
 
-// fit reports whether the row at the place is one to try.
-func (p *probe) fit(at int) bool {
-	rec := &p.records[at]
-	return !p.tried[at] && origin(rec) == p.state && !p.r.spares(rec.Key.Hash())
+// canTry reports whether the row at the index is one to try.
+func (t *stateTrial) canTry(at int) bool {
+	rec := &t.records[at]
+	return !t.tried[at] && origin(rec) == t.state && !t.r.excludes(rec.Key.Hash())
 }
 
-// one tries a row. It returns an error where nothing is learnt of it.
-func (p *probe) one(rec *Record) error {
-	r, e := p.r, p.r.e
+// tryRow tries a row. It returns an error where nothing is learnt from that.
+func (t *stateTrial) tryRow(rec *Record) error {
+	r := t.r
+	e := r.e
 	began := e.Now()
-	outcome, err := TryRecord(r.stop, p.store, rec, e.Policy, began)
+	outcome, err := TryRecord(r.stop, t.store, rec, e.Policy, began)
 	if err == nil {
-		p.taken = true
+		t.passed = true
 		return nil
 	}
 	ev := Event{Tier: r.pass.Tier, Record: rec, Outcome: outcome, Err: err}
@@ -224,38 +235,38 @@ func (p *probe) one(rec *Record) error {
 	case isUnavailable(err) || r.stop.Err() != nil:
 		return err
 	case errors.Is(err, ErrLocked):
-		p.locked++
-	case errors.Is(err, ErrConflict): // gone
+		t.locked++
+	case errors.Is(err, ErrConflict): // the row is gone, or no longer pending
 		r.count(func(*Report) { r.tried[rec.Key.Hash()] = struct{}{} })
 	case reach == HandlerDecides:
-		p.decided(ev)
+		t.handlerDecides(ev)
 	case reach == OneRow:
-		p.last = err
+		t.last = err
 		r.refuse(ev)
-		p.over = r.spend(p.state, e.Now().Sub(began))
+		t.enough = r.spend(t.state, e.Now().Sub(began))
 	default:
-		p.suspect = append(p.suspect, ev)
+		t.suspects = append(t.suspects, ev)
 	}
 	return nil
 }
 
-// decided notes that only the handler decides about an outcome, and says so once for each
-// state.
-func (p *probe) decided(ev Event) {
-	t := &p.r.e.trials
-	bit := uint64(1) << p.state
-	p.taken = true
+// handlerDecides notes that only the handler decides about an outcome, and emits that once for
+// each state.
+func (t *stateTrial) handlerDecides(ev Event) {
+	all := &t.r.e.trials
+	bit := stateBit(t.state)
+	t.passed = true
 	if ev.Outcome == Succeeded {
-		t.open.Or(bit)
+		all.undecided.Or(bit)
 	}
-	if t.unsure.Or(bit)&bit == 0 {
+	if all.uncertain.Or(bit)&bit == 0 {
 		ev.Kind = Uncertain
-		p.r.e.emit(ev)
+		t.r.e.emit(ev)
 	}
 }
 
-// refuse counts a record whose row does not take an outcome, and has this process leave it
-// alone. Another pass that tries the row at the same time may have done so.
+// refuse counts a record whose row does not take an outcome. This process leaves it alone from
+// now on. Another pass that tries the row at the same time may have counted it.
 func (r *run) refuse(ev Event) {
 	known, _ := r.e.refused.ContainsOrAdd(ev.Record.Key.Hash(), struct{}{})
 	if known {
@@ -271,61 +282,60 @@ func (r *run) refuse(ev Event) {
 
 // An effort is what a pass has spent on rows of a state that were refused.
 type effort struct {
-	n    int
+	rows int
 	took time.Duration
 }
 
-// spend notes a row that was refused, and reports whether these are enough for a pass.
+// spend counts a row that was refused, and reports whether these are enough for a pass.
 func (r *run) spend(state int, took time.Duration) bool {
 	if r.refusals == nil {
 		r.refusals = make(map[int]effort)
 	}
 	x := r.refusals[state]
-	x.n++
+	x.rows++
 	x.took += took
 	r.refusals[state] = x
-	return x.n >= mostRefused || x.took >= mostTrying
+	return x.rows >= maxRefusedRows || x.took >= maxTrialTime
 }
 
-// concludeTrials says what has come of rows that refuse what no row takes. Where no other
-// takes it either, none of them is to blame.
+// concludeTrials decides what it means that the rows of a state refuse their outcomes. If no
+// row of another state takes them either, the fault is not in the rows.
 func (r *run) concludeTrials() {
 	e := r.e
 	switch {
-	case r.whole == nil:
-	case e.trials.taken.Load() != 0:
+	case r.stateErr == nil:
+	case e.trials.passed.Load() != 0:
 		r.count(func(*Report) {
-			r.sick = cmp.Or(r.sick, fmt.Errorf("no row of a state takes its outcomes, while those of another do: %w", r.whole))
+			r.laneErr = cmp.Or(r.laneErr, fmt.Errorf("no row of a state takes its outcomes, while those of another do: %w", r.stateErr))
 		})
 	default:
 		e.trials.broken.Store(true)
-		e.refused.Purge() // they are tried again
-		r.fail(r.whole)
+		e.refused.Purge() // the rows are tried again
+		r.fail(r.stateErr)
 	}
 }
 
-// TryRecord tries all that the record can come to. It returns the outcome that its
-// row does not take, and why. That only the handler decides it is returned where nothing
-// worse is found.
-func TryRecord(ctx context.Context, store Trier, rec *Record, p *Policy, at time.Time) (unsure Outcome, why error) {
+// TryRecord tries all settlements that the record can come to. It returns the outcome that its
+// row does not take, and why. That the handler decides about an outcome is returned only where
+// no other is refused.
+func TryRecord(ctx context.Context, store Trier, rec *Record, p *Policy, at time.Time) (outcome Outcome, why error) {
 	for _, s := range Trials(rec, p, at) {
 		err := store.Try(ctx, s)
 		if err == nil {
 			continue
 		}
-		outcome := outcomesTo[s.Target]
 		if ReachOf(err) != HandlerDecides {
-			return outcome, err
+			return outcomesTo[s.Target], err
 		}
 		if why == nil {
-			unsure = outcome
+			outcome = outcomesTo[s.Target]
 			why = err
 		}
 	}
-	return unsure, why
+	return outcome, why
 }
 
-// outcomesTo are the outcomes that lead to the states of settlements.
+// outcomesTo are the outcomes that lead to the targets of settlements.
 var outcomesTo = [...]Outcome{
 	RowNew:     Succeeded,
 	RowError:   Errored,

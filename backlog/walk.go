@@ -3,6 +3,7 @@ package backlog
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -10,13 +11,18 @@ import (
 	"backlog/backlog/plan"
 )
 
-// recordMemory bounds the memory of records: half of it is for those dispatched and
-// not yet settled, a quarter each for the page at hand and the one read ahead.
-// One record always passes.
+// recordMemory bounds the memory of records: a half for those dispatched and not yet settled, a
+// quarter each for the current page and the one read ahead. One record always fits.
 const recordMemory = 32 << 20
 
-// A walk goes through the lanes as the run's plan says. It belongs to
-// whoever has the run's pull token.
+// A walk goes through the lanes as the run's plan says. Only the holder of the run's walking
+// token uses it.
+//
+// Three methods look for another record:
+//
+//   - walk.nextLane: may the pass claim more, and from which lane?
+//   - lane.hasNext: has the lane another record, perhaps on the next page?
+//   - lane.hasUntried: has it one that this pass has not attempted?
 type walk struct {
 	r        *run
 	lanes    [2]*lane
@@ -26,18 +32,18 @@ type walk struct {
 func newWalk(r *run) *walk {
 	w := &walk{r: r, reported: make(map[uint64]struct{})}
 	for _, l := range []Lane{Fresh, Failed} {
-		w.lanes[l] = &lane{w: w, lane: l, walk: r.pass.Resume.Walk(l)}
+		w.lanes[l] = &lane{w: w, lane: l, progress: r.pass.Resume.Walk(l)}
 		if !r.e.rule.Tries(l) {
-			w.lanes[l].unread = true
+			w.lanes[l].neverDue = true
 			w.lanes[l].page.final = true
 		}
 	}
 	return w
 }
 
-// next returns the lane to go on with, and how many of its records may be claimed; nil if
-// nothing more is to be claimed.
-func (w *walk) next() (l *lane, room int) {
+// nextLane returns the lane to go on with, and how many of its records may be claimed. The
+// lane is nil if nothing more is to be claimed.
+func (w *walk) nextLane() (l *lane, room int) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
 	name, room := w.r.plan.Next()
@@ -47,120 +53,87 @@ func (w *walk) next() (l *lane, room int) {
 	return w.lanes[name], room
 }
 
-// exhausted tells the plan that the lane has no more records, unless the pass was stopped
-// before that could be known.
-func (l *lane) exhausted() {
-	r := l.w.r
-	if r.stop.Err() == nil {
-		r.count(func(*Report) { r.plan.Exhausted(l.lane) })
-	}
-}
-
-// fill claims the records of the next chunk, none if nothing more is to be
-// dispatched.
-func (w *walk) fill() (jobs []job) {
+// claimChunk claims the records of the next chunk, none if nothing more is to be dispatched.
+func (w *walk) claimChunk() (jobs []job) {
 	r := w.r
-	for full := false; !full && r.stop.Err() == nil; {
-		l, room := w.next()
-		if l == nil || len(jobs) > 0 && (len(jobs) >= min(l.page.chunk, maxChunk) || l.next >= len(l.page.Records)) {
+	for r.stop.Err() == nil {
+		l, room := w.nextLane()
+		if l == nil || len(jobs) > 0 && l.endsChunk(len(jobs)) {
 			break
 		}
-		if !l.peek() {
-			l.exhausted()
+		if !l.hasNext() {
+			l.setExhausted()
 			continue
 		}
 		if len(jobs) == 0 {
-			waited, ok := r.handlerOpens()
+			waited, ok := r.awaitHandler()
 			if !ok {
 				break
 			}
-			if waited || r.e.Now().Sub(l.page.read) > plan.MaxPageAge && r.e.queue == nil {
-				l.reread()
+			if waited || l.isStale() {
+				l.restart()
 				continue
 			}
 		}
-		if l.page.section > l.trusted { // it may begin with rows that were refused to the pass before
-			l.trusted = l.page.section
-			r.e.trials.taken.Store(0)
+		verdict := l.try()
+		if verdict == endPass {
+			break
 		}
-		list := l.page.Records[l.next:]
-		switch r.try(list) {
-		case endPass:
-			return jobs
-		case endLane:
+		if verdict == endLane {
 			l.passRefused()
 			r.count(func(*Report) { l.close() })
 			continue
 		}
-		if !r.e.trials.isProven(&list[0]) { // the first outcomes decide whether more are worth a handler call
-			room = min(room, r.unprovenRoom(l))
-			if room <= 0 && len(jobs) > 0 {
-				break
-			}
-			if room <= 0 {
-				w.awaitOutcome()
-				continue
-			}
+		room = min(room, l.unprovenRoom())
+		if room <= 0 && len(jobs) > 0 {
+			break
 		}
-		size := max(1, min(l.page.chunk, maxChunk))
+		if room <= 0 {
+			w.awaitOutcome()
+			continue
+		}
+		size := l.chunkSize()
 		if jobs == nil {
 			jobs = make([]job, 0, size)
 		}
-		list = list[:min(len(list), room, size-len(jobs))]
-		for i := range list {
-			if origin(&list[i]) != origin(&list[0]) { // which is to be tried first
-				list = list[:i]
-				break
-			}
-		}
+		list := l.sameState(min(room, size-len(jobs)))
+		var full bool
 		jobs, full = w.claim(l, list, jobs)
+		if full {
+			break
+		}
 	}
 	return jobs
 }
 
-// unprovenRoom returns how many more records of the lane may be claimed before a success is
-// written: the handler is called in vain for as many as end the lane, and for no more. An
-// outcome that is refused counts in both numbers for a moment.
-func (r *run) unprovenRoom(l *lane) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	room := maxInRow - l.inRow
-	unsettled := int(l.unsettled.Load())
-	if unsettled == 0 {
-		return max(1, room) // nothing is under way that would be waited for
-	}
-	return room - unsettled
-}
-
-// awaitOutcome waits until something that was claimed is accounted for, or the stop.
+// awaitOutcome waits until a claimed record is accounted for, or the stop.
 func (w *walk) awaitOutcome() {
 	w.r.e.settler.flush()
-	select {
-	case <-w.r.accounted:
-	case <-w.r.stop.Done():
-	}
+	w.r.accounted.take(w.r.stop)
 }
 
-// look goes on to the next record that was not tried. The cap may be used up:
-// then it looks in both lanes.
-func (w *walk) look() {
-	for l, _ := w.next(); l != nil; l, _ = w.next() {
-		if l.untried() || w.r.stop.Err() != nil {
+// noteExhausted has the plan know which lanes have no more untried records. Where the cap is
+// used up it looks for any records in both lanes.
+func (w *walk) noteExhausted() {
+	for l, _ := w.nextLane(); l != nil; l, _ = w.nextLane() {
+		if l.hasUntried() || w.r.stop.Err() != nil {
 			return
 		}
-		l.exhausted()
+		l.setExhausted()
 	}
 	for _, l := range w.lanes {
-		if w.r.stop.Err() == nil && !l.peek() {
-			l.exhausted()
+		if w.r.stop.Err() == nil && !l.hasNext() {
+			l.setExhausted()
 		}
 	}
 }
 
-// claim adds to the chunk the records, the next of the lane, that are to be tried now. full
-// says that there is no room for the rest; it is waited for, until the stop, if the chunk is empty.
+// claim passes the given records, the next of the lane, and adds to jobs the ones that are to be
+// tried now. full says that there is no room for the rest, which are not passed. If jobs is empty
+// it waits for room, until the stop.
 func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
-	r, e := w.r, w.r.e
+	r := w.r
+	e := w.r.e
 	var hashes [maxChunk]uint64
 	for i := range list {
 		hashes[i] = e.hash(&list[i])
@@ -170,21 +143,20 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 		age = nil
 	}
 	flights := e.flights.Claim(age, hashes[:len(list)]...)
-	spared := r.sparesSome() // after the claim: what was let go of before it is known
+	excludesAny := r.excludesAny() // after the claim: a record released until then is known to be excluded
 	before := len(jobs)
-	defer func() {
-		r.count(func(*Report) { r.plan.Claimed(l.lane, len(jobs)-before) })
-	}()
 	for i := range list {
-		rec, f := &list[i], flights[i]
-		if f != nil && (spared && r.spares(hashes[i]) || w.cannotStart(rec)) {
+		rec := &list[i]
+		f := flights[i]
+		if f != nil && (excludesAny && r.excludes(hashes[i]) || w.cannotStart(rec)) {
 			e.flights.Drop(f)
 			f = nil
 		}
 		weight := e.gate.weigh(rec)
 		if f != nil && !w.makeRoom(weight, len(jobs) == 0) {
 			e.flights.Drop(flights[i:]...)
-			return jobs, true
+			full = true
+			break
 		}
 		l.pass(rec)
 		if f == nil {
@@ -192,12 +164,16 @@ func (w *walk) claim(l *lane, list []Record, jobs []job) (_ []job, full bool) {
 			continue
 		}
 		l.unsettled.Add(1)
-		jobs = append(jobs, job{rec: rec, hash: hashes[i], flight: f, weight: weight, lane: l, place: l.walk.Look(rec.Cursor), round: r.rounds})
+		jobs = append(jobs, job{
+			rec: rec, hash: hashes[i], flight: f, weight: weight,
+			lane: l, place: l.progress.Place(rec.Cursor), round: r.trialRound,
+		})
 	}
-	return jobs, false
+	r.count(func(*Report) { r.plan.Claimed(l.lane, len(jobs)-before) })
+	return jobs, full
 }
 
-// cannotStart reports whether the policy finds no start for the record, whose row is
+// cannotStart reports whether the policy finds no start for the record. Its row counts as
 // unreadable then.
 func (w *walk) cannotStart(rec *Record) bool {
 	_, err := w.r.e.Policy.Start(rec.Memory, w.r.pass.Now, "")
@@ -207,35 +183,37 @@ func (w *walk) cannotStart(rec *Record) bool {
 	return err != nil
 }
 
-// makeRoom takes room for a record, and reports whether it has any. With wait it waits
-// for it, until the stop.
+// makeRoom takes room for a record and reports whether it got it. With wait it waits for
+// that, until the stop.
 func (w *walk) makeRoom(weight int64, wait bool) bool {
 	e := w.r.e
 	if e.gate.room.TryAcquire(weight) {
 		return true
 	}
-	if wait && e.settler.since.Load() == 0 { // else room is being made
+	if !wait {
+		return false
+	}
+	if e.settler.writing.Load() == 0 { // else the write under way makes room
 		e.settler.flush()
 	}
-	return wait && e.gate.room.Acquire(w.r.stop, weight) == nil
+	return e.gate.room.Acquire(w.r.stop, weight) == nil
 }
 
-// finish looks whether there is anything left, unless the pass was stopped, and
-// ends the reading. The workers have ended.
+// finish returns what is left of the chunk, finds out whether there are more records unless the
+// pass was stopped, and ends the reading. The workers have ended.
 func (w *walk) finish() {
 	c := w.r.chunk.Load()
 	for i := min(c.next.Load(), int64(len(c.jobs))); i < int64(len(c.jobs)); i++ {
-		w.r.drop(&c.jobs[i])
+		w.r.returnJob(&c.jobs[i])
 	}
-	w.look()
+	w.noteExhausted()
 	for _, l := range w.lanes {
 		l.endReading()
 	}
 	w.strays()
 }
 
-// strays counts the rows that no page has, because their date is in another form than the
-// others'.
+// strays counts the rows that no page has, because their date is in another form than most.
 func (w *walk) strays() {
 	r := w.r
 	store, ok := r.e.Store.(StrayFinder)
@@ -243,7 +221,7 @@ func (w *walk) strays() {
 		return
 	}
 	for _, l := range w.lanes {
-		if r.stop.Err() != nil || l.page.err != nil || l.unread {
+		if r.stop.Err() != nil || l.page.err != nil || l.neverDue {
 			continue
 		}
 		q := Query{Lane: l.lane, Now: r.pass.Now, Since: r.pass.since(), Widest: r.pass.Widest}
@@ -255,8 +233,8 @@ func (w *walk) strays() {
 	}
 }
 
-// unreadable counts the rows that cannot be records, each once: a page may be
-// read again.
+// unreadable counts the rows that cannot be records, each once, though a page may be read
+// again.
 func (w *walk) unreadable(rows []Unreadable) {
 	for _, u := range rows {
 		hash := u.Key.Hash()
@@ -269,53 +247,117 @@ func (w *walk) unreadable(rows []Unreadable) {
 	}
 }
 
-// A lane is walked section by section. A goroutine reads the next page while the
-// present one is dispatched; there is none where the first page is all.
+// A lane is read page by page, section by section. A goroutine reads the next page while the
+// current one is dispatched, unless the first page is the last.
 type lane struct {
-	w      *walk
-	lane   Lane
-	walk   *plan.Walk
-	unread bool // none of its records is ever tried
+	w        *walk
+	lane     Lane
+	progress *plan.Walk
+	neverDue bool // none of its records is ever tried
 
-	pages     chan readPage // nil until the lane is begun; behind the first
+	pages     chan readPage // what follows the first page; nil: nothing is read yet
 	cancel    context.CancelFunc
-	page      readPage     // the present one
+	page      readPage     // the current one
 	next      int          // index of its next record
-	trusted   int          // the section whose states are known to be taken
+	trusted   int          // the last section in which the trials of states count
 	closed    atomic.Bool  // nothing more of it is dispatched
 	unsettled atomic.Int64 // claimed and not accounted for
 
 	// Guarded by the run's mutex.
-	inRow      int // outcomes refused since the last that was taken
-	firstRound int // of the first of them
+	inRow      int // outcomes refused since the last that was written
+	firstRound int // job.round of the first of them
 }
 
+// A readPage is a page with what the reader knows of it.
 type readPage struct {
 	Page
 	age     *flight.Page
 	section int
 	read    time.Time
 	final   bool // nothing comes after it
-	fits    int  // how many records as large as its own may be read at a time
+	fits    int  // how many records of this size may be read at a time
 	chunk   int  // how many records to claim at a time, by the speed so far
 	err     error
 }
 
-// peek makes the present page one that has a record to dispatch, and reports
-// whether there is one.
-func (l *lane) peek() bool {
+// setExhausted has the plan know that the lane has no more records, unless the pass was
+// stopped before that could be found out.
+func (l *lane) setExhausted() {
+	r := l.w.r
+	if r.stop.Err() == nil {
+		r.count(func(*Report) { r.plan.Exhausted(l.lane) })
+	}
+}
+
+// chunkSize returns how many of the lane's records a chunk has.
+func (l *lane) chunkSize() int { return max(1, min(l.page.chunk, maxChunk)) }
+
+// endsChunk reports whether a chunk of n jobs, at least one, is not added to: it is large
+// enough, or the next page may have to be waited for.
+func (l *lane) endsChunk(n int) bool { return n >= l.chunkSize() || l.next >= len(l.page.Records) }
+
+// isStale reports whether the current page was read too long ago. A queue's records do not
+// change while they are here.
+func (l *lane) isStale() bool {
+	e := l.w.r.e
+	return e.queue == nil && e.Now().Sub(l.page.read) > plan.MaxPageAge
+}
+
+// sameState returns the next records of the page, at most limit, that have the same state as
+// the first. Another state is to be tried first.
+func (l *lane) sameState(limit int) []Record {
+	list := l.page.Records[l.next:]
+	list = list[:min(len(list), limit)]
+	for i := range list {
+		if origin(&list[i]) != origin(&list[0]) {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// try tries the outcomes of the next records on their rows, where that is needed.
+func (l *lane) try() verdict {
+	r := l.w.r
+	if l.page.section > l.trusted { // it may begin with rows that were refused to the pass before
+		l.trusted = l.page.section
+		r.e.trials.passed.Store(0)
+	}
+	return r.tryState(l.page.Records[l.next:])
+}
+
+// unprovenRoom returns how many more records of the lane may be claimed. Before a success is
+// written, that is as many as end the lane if all outcomes are refused: the handler is called
+// in vain for no more. A refused outcome counts twice here for a moment.
+func (l *lane) unprovenRoom() int {
+	r := l.w.r
+	if r.e.trials.isProven(&l.page.Records[l.next]) {
+		return math.MaxInt
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := maxInRow - l.inRow
+	unsettled := int(l.unsettled.Load())
+	if unsettled == 0 {
+		return max(1, room) // there is no outcome to wait for
+	}
+	return room - unsettled
+}
+
+// hasNext makes the current page one that has a next record, and reports whether there is one.
+func (l *lane) hasNext() bool {
 	for l.next >= len(l.page.Records) {
-		l.shut()
+		l.releasePage()
 		if l.page.final || l.page.err != nil {
 			return false
 		}
-		p, ok := l.turn()
+		p, ok := l.nextPage()
 		if !ok {
 			return false // stopped
 		}
 		l.page = p
 		l.next = 0
-		l.walk.Enter(p.section)
+		l.progress.Enter(p.section)
 		l.w.r.count(func(*Report) { l.w.r.plan.Enter(l.lane, p.section, p.First()) })
 		if p.err != nil {
 			l.w.r.fail(p.err)
@@ -326,28 +368,10 @@ func (l *lane) peek() bool {
 	return true
 }
 
-// turn returns the next page, and whether there is one: else the pass is stopped.
-func (l *lane) turn() (p readPage, ok bool) {
-	if l.pages != nil {
-		p, ok = <-l.pages
-		return p, ok
-	}
-	r := &reader{lane: l, reading: l.walk.Reading()}
-	r.ctx, l.cancel = context.WithCancel(l.w.r.stop)
-	l.pages = make(chan readPage)
-	if p, ok = r.read(); !ok || p.final || p.err != nil {
-		close(l.pages)
-		return p, ok
-	}
-	r.given(p)
-	go r.send(l.pages)
-	return p, ok
-}
-
-// untried makes the next record one that was not tried, and reports whether there
-// is one.
-func (l *lane) untried() bool {
-	for l.peek() {
+// hasUntried makes the next record one that this pass has not attempted, and reports whether
+// there is one.
+func (l *lane) hasUntried() bool {
+	for l.hasNext() {
 		rec := &l.page.Records[l.next]
 		if !l.w.r.wasTried(rec.Key.Hash()) {
 			return true
@@ -357,51 +381,63 @@ func (l *lane) untried() bool {
 	return false
 }
 
-// pass goes on behind a record that has been looked at.
-func (l *lane) pass(rec *Record) {
-	l.next++
-	l.walk.Pass(rec.Cursor)
+// nextPage returns the next page, and false if the pass was stopped. The first call reads the
+// page itself and starts the reading of those behind it.
+func (l *lane) nextPage() (p readPage, ok bool) {
+	if l.pages != nil {
+		p, ok = <-l.pages
+		return p, ok
+	}
+	r := &reader{lane: l, reading: l.progress.Reading()}
+	r.ctx, l.cancel = context.WithCancel(l.w.r.stop)
+	l.pages = make(chan readPage)
+	p, ok = r.read()
+	if !ok || p.final || p.err != nil {
+		close(l.pages)
+		return p, ok
+	}
+	r.startTiming(p)
+	go r.send(l.pages)
+	return p, ok
 }
 
-// passRefused goes on behind the records that are refused at the beginning of the page: the
-// next pass begins there.
+// pass goes on behind a record.
+func (l *lane) pass(rec *Record) {
+	l.next++
+	l.progress.Pass(rec.Cursor)
+}
+
+// passRefused goes on behind the excluded records at the beginning of the page. The next pass
+// begins there.
 func (l *lane) passRefused() {
 	for l.next < len(l.page.Records) {
 		rec := &l.page.Records[l.next]
-		if !l.w.r.spares(rec.Key.Hash()) {
+		if !l.w.r.excludes(rec.Key.Hash()) {
 			return
 		}
 		l.pass(rec)
 		l.w.r.count(func(*Report) {
-			l.w.r.plan.Dispatched(l.walk.Look(rec.Cursor))
+			l.w.r.plan.Dispatched(l.progress.Place(rec.Cursor))
 			l.w.r.plan.Ended(l.lane, plan.Stayed)
 		})
 	}
 }
 
-// close has nothing more of the lane dispatched. The caller has the run's mutex.
+// close has nothing more of the lane dispatched. The run's mutex must be held.
 func (l *lane) close() {
 	l.closed.Store(true)
 	l.w.r.plan.Close(l.lane)
 }
 
-// shut lets go of the present page.
-func (l *lane) shut() {
-	if l.page.age != nil {
-		l.w.r.e.flights.Close(l.page.age)
-		l.page.age = nil
-	}
-}
-
-// reread begins anew behind the last record that was looked at.
-func (l *lane) reread() {
+// restart reads the lane again behind the last record that was passed.
+func (l *lane) restart() {
 	l.endReading()
 	l.pages = nil
 	l.page = readPage{}
 	l.next = 0
 }
 
-// endReading ends the goroutine that reads, and lets go of all pages.
+// endReading ends the goroutine that reads, and releases all pages.
 func (l *lane) endReading() {
 	if l.pages != nil {
 		l.cancel()
@@ -409,7 +445,15 @@ func (l *lane) endReading() {
 			l.w.r.e.flights.Close(p.age)
 		}
 	}
-	l.shut()
+	l.releasePage()
+}
+
+// releasePage has the flights forget what the current page is older than.
+func (l *lane) releasePage() {
+	if l.page.age != nil {
+		l.w.r.e.flights.Close(l.page.age)
+		l.page.age = nil
+	}
 }
 
 // A reader reads the pages of a lane, up to the end, an error, or the end of ctx.
@@ -417,16 +461,16 @@ type reader struct {
 	ctx     context.Context
 	lane    *lane
 	reading *plan.Reading
-	present readPage  // which is being dispatched
+	current readPage  // which is being dispatched
 	since   time.Time // when that began
 }
 
-// send sends the pages that are left.
+// send sends the pages that follow the first.
 func (r *reader) send(pages chan<- readPage) {
 	defer close(pages)
 	for p, ok := r.read(); ok; p, ok = r.read() {
 		select {
-		case pages <- p: // it was taken when the page before it was used up
+		case pages <- p: // received when the page before it is used up
 		case <-r.ctx.Done():
 			r.lane.w.r.e.flights.Close(p.age)
 			return
@@ -434,42 +478,48 @@ func (r *reader) send(pages chan<- readPage) {
 		if p.final || p.err != nil {
 			return
 		}
-		r.given(p)
+		r.startTiming(p)
 	}
 }
 
-// read reads the next page, and reports whether it did before the end of ctx.
+// read reads the next page, and returns false if ctx ended before.
 func (r *reader) read() (readPage, bool) {
-	run, next := r.lane.w.r, r.reading.Request()
-	e, pass := run.e, &run.pass
-	q := Query{Lane: r.lane.lane, Now: pass.Now, Since: pass.since(), Widest: pass.Widest, After: next.After, Until: next.Until, Limit: next.Limit}
-	p := readPage{age: e.flights.Open(), section: next.Section, chunk: r.present.chunk}
+	e := r.lane.w.r.e
+	pass := &r.lane.w.r.pass
+	next := r.reading.Request()
+	q := Query{
+		Lane: r.lane.lane, Now: pass.Now, Since: pass.since(), Widest: pass.Widest,
+		After: next.After, Until: next.Until, Limit: next.Limit,
+	}
+	p := readPage{age: e.flights.Open(), section: next.Section, chunk: r.current.chunk}
 	p.Page, p.err = ask(r.ctx, e, func() (Page, error) { return e.Store.Pending(r.ctx, q) })
 	if r.ctx.Err() != nil {
 		e.flights.Close(p.age)
 		return p, false
 	}
 	p.read = e.Now()
-	p.fits = p.fit(plan.MaxPage) // before the page is given away
+	p.fits = p.fit(plan.MaxPage) // here, because settling empties the records
 	if p.err == nil {
 		p.final = r.reading.Read(p.Next, p.More)
 	}
 	return p, true
 }
 
-// given notes that a page is dispatched from now on, and how long the one before it took.
-func (r *reader) given(p readPage) {
-	took := r.lane.w.r.e.Now().Sub(r.since)
-	n := len(r.present.Records)
+// startTiming notes that a page is dispatched from now on. How long the one before it took
+// says how much to read and claim at a time.
+func (r *reader) startTiming(p readPage) {
+	now := r.lane.w.r.e.Now()
+	took := now.Sub(r.since)
+	n := len(r.current.Records)
 	if n > 0 {
 		p.chunk = plan.Within(time.Millisecond, n, took, maxChunk)
 	}
-	r.reading.Paced(n+len(r.present.Unreadable), took, p.fits)
-	r.present, r.since = p, r.lane.w.r.e.Now()
+	r.reading.Paced(n+len(r.current.Unreadable), took, p.fits)
+	r.current = p
+	r.since = now
 }
 
-// fit returns how many records as large as the page's may be read at a time, at most
-// limit.
+// fit returns how many records as large as the page's may be read at a time, at most limit.
 func (p *Page) fit(limit int) int {
 	bytes := 0
 	for i := range p.Records {
@@ -481,7 +531,7 @@ func (p *Page) fit(limit int) int {
 	return max(1, min(limit, recordMemory/4*len(p.Records)/bytes))
 }
 
-// bytes is about the memory that the record takes.
+// bytes returns about how much memory the record takes.
 func (r *Record) bytes() int {
 	n := 512
 	for _, v := range r.Values {

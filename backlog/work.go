@@ -9,38 +9,38 @@ import (
 	"strings"
 )
 
-// A Work is what the passes of a configuration do on a table. Each has locks of its own.
+// A Work is what the passes of a configuration do on a table. Each work has its own locks.
 type Work struct {
-	Name string // tells several works on one table apart; "": the only one
+	Name string // distinguishes several works on one table; "": the only one
 
-	// Marks say by which configuration, so that another one is found out: they stay
-	// with a lock while it is held. nil: that does not matter.
+	// Marks identify the configuration. They are stored with a lock while it is held, so that
+	// a process finds out that the holder has another configuration. Nil: it does not matter.
 	Marks []Mark
 }
 
-// A Mark is a digest of a part of a configuration.
+// A Mark is the digest of a part of a configuration.
 type Mark struct {
 	What   string `json:"what"`
 	Digest string `json:"digest"`
 }
 
-// NewMark returns the mark of a part, by its JSON.
+// NewMark returns the mark of a part of a configuration, by its JSON.
 func NewMark(what string, part any) Mark {
 	text, _ := json.Marshal(part)
 	sum := sha256.Sum256(text)
 	return Mark{What: what, Digest: hex.EncodeToString(sum[:8])}
 }
 
-// The marks of a file, beside those of what it says.
+// The marks of the configuration file itself. All others are of settings in it.
 const (
-	MarkFile = "file" // where it is
-	MarkText = "text" // how it is written, variables not expanded
+	MarkFile = "file" // its path
+	MarkText = "text" // its text, variables not expanded
 )
 
-// A Rival is an ErrLocked: who holds the lock works by another configuration.
+// A Rival is an ErrLocked that says that the holder of the lock has another configuration.
 type Rival struct {
-	Differs  []string // what differs, such as where
-	SameFile bool     // the other is an earlier or a later version of the same file
+	Differs  []string // the parts that differ, by Mark.What
+	SameFile bool     // the other configuration is an earlier or later version of the same file
 }
 
 func (r *Rival) Error() string {
@@ -50,11 +50,11 @@ func (r *Rival) Error() string {
 // Unwrap makes it an ErrLocked.
 func (r *Rival) Unwrap() error { return ErrLocked }
 
-// Rival compares the work with another one, of which has reports the marks. It is nil
-// if both do the same.
+// Rival compares the work with another one; has reports which marks that has. It returns nil if
+// both do the same.
 func (w Work) Rival(has func(Mark) bool) *Rival {
 	var r Rival
-	moved, rewritten := false, false
+	var moved, rewritten bool
 	for _, m := range w.Marks {
 		differs := !has(m)
 		switch m.What {
@@ -75,7 +75,7 @@ func (w Work) Rival(has func(Mark) bool) *Rival {
 	return &r
 }
 
-// A Marker is a Lock whose holder may go on by another configuration.
+// A Marker is a Lock whose holder may go on with another configuration.
 type Marker interface {
 	Lock
 	// Mark replaces the marks of the lock.

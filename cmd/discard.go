@@ -90,7 +90,7 @@ func (a *setup) discard(ctx context.Context, f table.Filter, now time.Time, r *r
 	defer obs.End()
 	var call func(context.Context, *backlog.Record) error
 	if a.onDead != nil {
-		call = a.engine(time.Now, nil).TellDiscarded
+		call = a.engine(time.Now, nil).NotifyDiscarded
 	}
 	return a.view.Discard(ctx, f, now, r, reader.Discarding{Call: call, Observe: obs.Observe})
 }

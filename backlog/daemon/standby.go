@@ -58,7 +58,7 @@ func (d *Daemon) takeOver(ctx context.Context, lock backlog.Lock) (since time.Ti
 	if !d.seen.IsZero() {
 		since = d.lastWake()
 	}
-	err = d.claim.Settle(ctx, lock)
+	err = d.claim.AwaitSafe(ctx, lock)
 	if err != nil && ctx.Err() == nil {
 		d.become(Change{Role: was, Seen: d.seen, Err: err})
 	}

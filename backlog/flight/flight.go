@@ -11,7 +11,7 @@ type Set struct {
 	mu        sync.Mutex
 	clock     uint64             // counts settlements
 	held      map[uint64]*Flight // by the hash of the record's key
-	landed    [][]*Flight        // those of held that are settled, roughly in the order of the clock
+	landed    [][]*Flight        // the settled flights of held, roughly in the order of the clock
 	pages     map[*Page]struct{} // in use
 	forgotten uint64             // settlements up to this reading of the clock are older than every page
 }

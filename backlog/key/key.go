@@ -1,5 +1,5 @@
-// Package key identifies records: a [Key] is that of one record, and a [Cursor] is a place in
-// the order of a lane.
+// Package key identifies records: a [Key] has the values of a record's key columns, and a
+// [Cursor] is a place in the order of a lane.
 package key
 
 import (

@@ -1,6 +1,10 @@
-// Package plan decides what a pass takes next, when failures end it, and where the tier's next
-// pass goes on. It is pure: it knows records only by number and place, and neither a clock nor
-// a store.
+// Package plan decides which records a pass takes next, when failures end the pass, and where
+// the tier's next pass goes on. It knows records only by number and place.
+//
+// A [Plan] counts what becomes of the records of one pass. A [Walk] is how far the pass has come
+// in a lane, and a [Reading] says which page to read next. A [Resume] connects a pass with the
+// tier's next one. All of them are pure: they use no clock and no store. The engine drives them
+// with goroutines, and package simulate with a virtual clock.
 package plan
 
 import (
@@ -9,9 +13,8 @@ import (
 	"backlog/backlog/key"
 )
 
-// A Lane is one of the two queues a pass walks: first the records never
-// tried, then those that failed, so that a new record waits behind no failed
-// one.
+// A Lane is one of the two queues of a pass. It takes the fresh records first,
+// so that no new record waits behind a failed one.
 type Lane int
 
 const (
@@ -31,9 +34,9 @@ func (l Lane) String() string {
 type stage int
 
 const (
-	freshShare  stage = iota // fresh records, but for what is reserved
+	freshShare  stage = iota // fresh records, except what is reserved for failed ones
 	failedShare              // failed records
-	freshRest                // fresh records, by what the failed ones have left of the cap
+	freshRest                // fresh records again, if failed ones have not used up the cap
 	noStage
 )
 
@@ -45,57 +48,57 @@ func (s stage) lane() Lane {
 	return Fresh
 }
 
-// An End is how the attempt at a record has ended.
+// An End is how an attempt has ended.
 type End int
 
 const (
 	Succeeded  End = iota
-	HasFailed      // and may be tried again
+	HasFailed      // the record may be tried again
 	Stayed         // the record keeps its place in its lane: it was skipped, or its outcome is refused
-	NoEvidence     // of a failing service: rejected, handed over, or changed by others
+	NoEvidence     // of a failing service: it was rejected, handed over, or changed by another program
 )
 
-// A Place is that of a record among those that a pass has looked at.
+// A Place is where a pass has found a record.
 type Place struct {
 	Lane    Lane
 	Section int // of the lane
-	Seq     int // counts the records of the lane, from 1
+	Seq     int // counts the records of the lane that the pass has passed, from 1
 	At      key.Cursor
 }
 
-// A Plan is of one pass. The exported fields are set before the first call. It must not be
-// called concurrently.
+// A Plan decides for one pass. The exported fields are set before the first call of a method.
+// It must not be used concurrently.
 type Plan struct {
 	MaxRecords int     // how many records may be claimed; 0 or less: any number
 	AbortAfter int     // how many failures in a row end the pass; 0 or less: none
-	ByWait     [2]bool // the lanes in which a record that was tried goes to the end, or leaves
-	From       Resume  // from the tier's last pass
+	ByWait     [2]bool // the lanes in which a record that was tried moves to the end, or leaves the lane
+	From       Resume  // where the tier's last pass stopped
 
 	stage  stage
 	lanes  [2]lane
 	streak int // failures since the last success
 }
 
-// A lane is what the plan has heard of one.
+// A lane is what the plan knows of one.
 type lane struct {
 	claimed   int
 	returned  int
-	section   int        // which is being walked
+	section   int        // the current one
 	exhausted bool       // it has no more records
 	closed    bool       // nothing more of it is to be dispatched
-	stays     bool       // a record that was dispatched keeps its place
-	top       key.Cursor // before the first record of the first section
-	last      Place      // the furthest that was dispatched
+	stays     bool       // a record that was dispatched has kept its place
+	top       key.Cursor // the place before the first record of the first section
+	last      Place      // the furthest one that was dispatched
 }
 
-// ended reports whether every record of the lane was looked at, and none was returned.
-func (l *lane) ended() bool { return l.exhausted && l.returned == 0 }
+// complete reports whether every record of the lane was passed, and none returned.
+func (l *lane) complete() bool { return l.exhausted && l.returned == 0 }
 
-// Next returns the lane to go on with, and how many of its records may be claimed; 0 if
+// Next returns the lane to go on with, and how many of its records may be claimed, 0 if
 // nothing more is to be claimed.
 //
 // Fresh records come first. However many there are, a tenth of the cap, rounded up, is
-// reserved for failed ones. What the failed lane does not need goes back to the fresh one.
+// reserved for failed ones. What the failed lane does not need goes back to the fresh lane.
 func (p *Plan) Next() (l Lane, room int) {
 	for ; p.stage < noStage; p.stage++ {
 		l = p.stage.lane()
@@ -107,7 +110,7 @@ func (p *Plan) Next() (l Lane, room int) {
 	return Fresh, 0
 }
 
-// room returns what is left of the cap in the present stage.
+// room returns how much of the cap the current stage may still use.
 func (p *Plan) room() int {
 	if p.MaxRecords <= 0 {
 		return math.MaxInt
@@ -119,7 +122,8 @@ func (p *Plan) room() int {
 	return room
 }
 
-// reserve returns what the failed lane keeps of the cap. A cap of one is each lane's in turn.
+// reserve returns how much of the cap is reserved for the failed lane. A cap of one goes to
+// the lanes in turn, pass by pass.
 func (p *Plan) reserve() int {
 	if p.MaxRecords == 1 && !p.From.TurnFailed {
 		return 0
@@ -127,20 +131,20 @@ func (p *Plan) reserve() int {
 	return (p.MaxRecords + 9) / 10
 }
 
-// Claimed takes so many records of the lane out of the cap.
+// Claimed takes n records of the lane out of the cap.
 func (p *Plan) Claimed(l Lane, n int) { p.lanes[l].claimed += n }
 
-// Returned says that a claimed record was not dispatched: it is left for the next pass.
+// Returned says that a claimed record was not dispatched, so that the next pass takes it.
 func (p *Plan) Returned(l Lane) { p.lanes[l].returned++ }
 
 // Exhausted says that the lane has no more records.
 func (p *Plan) Exhausted(l Lane) { p.lanes[l].exhausted = true }
 
-// Close has nothing more of the lane claimed, though it has more records.
+// Close says that nothing more of the lane is to be claimed, though it has more records.
 func (p *Plan) Close(l Lane) { p.lanes[l].closed = true }
 
-// Enter says which section of the lane is walked from now on, and where its next record is;
-// zero: its next page has none.
+// Enter says that the next page of the lane is of the section, and where its first record is;
+// zero: the page has none.
 func (p *Plan) Enter(l Lane, section int, at key.Cursor) {
 	lane := &p.lanes[l]
 	lane.section = section
@@ -150,8 +154,8 @@ func (p *Plan) Enter(l Lane, section int, at key.Cursor) {
 	}
 }
 
-// Dispatched says that the record at the place was given to a handler, or is passed over for
-// good by this pass. Records may be dispatched in another order than they were claimed.
+// Dispatched says that the record at the place was given to a handler, or that this pass does
+// not take it. Records may be dispatched in another order than they were claimed.
 func (p *Plan) Dispatched(at Place) {
 	l := &p.lanes[at.Lane]
 	if at.Seq > l.last.Seq {
@@ -159,8 +163,8 @@ func (p *Plan) Dispatched(at Place) {
 	}
 }
 
-// Ended takes the end of an attempt and reports whether it ends the pass, because so many
-// have failed in a row. Attempts count in the order in which they end.
+// Ended counts the end of an attempt, and reports whether it ends the pass because AbortAfter
+// attempts have failed in a row. The row is the order of the calls.
 func (p *Plan) Ended(l Lane, end End) (abort bool) {
 	switch end {
 	case Succeeded:
@@ -174,5 +178,5 @@ func (p *Plan) Ended(l Lane, end End) (abort bool) {
 	return false
 }
 
-// Complete reports whether every record of the pass was looked at.
-func (p *Plan) Complete() bool { return p.lanes[Fresh].ended() && p.lanes[Failed].ended() }
+// Complete reports whether every record of the pass was passed, and none returned.
+func (p *Plan) Complete() bool { return p.lanes[Fresh].complete() && p.lanes[Failed].complete() }

@@ -3,20 +3,19 @@ package plan
 import "backlog/backlog/key"
 
 // A Resume is where the next pass of a tier goes on after one that ended
-// early. The zero Resume starts from the beginning.
+// early. The zero Resume is the beginning.
 type Resume struct {
-	// Fresh: records before FreshTop are new since. After them comes what is
-	// behind FreshLast, then all else.
+	// FreshTop is the place of the first fresh record that the last pass found: records
+	// before it are new. FreshLast is where that pass stopped.
 	FreshTop  key.Cursor `json:"fresh_top"`
 	FreshLast key.Cursor `json:"fresh_last"`
-	// Failed: records after FailedLast first, then those before it.
+	// FailedLast is where the last pass stopped in the failed lane.
 	FailedLast key.Cursor `json:"failed_last"`
-	// TurnFailed says that under a cap of one the next turn is the failed
-	// lane's.
+	// TurnFailed says that under a cap of one the next record is a failed one.
 	TurnFailed bool `json:"turn_failed,omitempty"`
 }
 
-// IsZero reports whether a pass with r starts from the beginning.
+// IsZero reports whether a pass with r starts at the beginning.
 func (r Resume) IsZero() bool {
 	return r.FreshLast.IsZero() && r.FailedLast.IsZero() && !r.TurnFailed
 }
@@ -30,11 +29,11 @@ func (p *Plan) Resume() Resume {
 		return next
 	}
 	next.TurnFailed = p.MaxRecords == 1 && fresh.last.Seq > 0
-	if !failed.ended() && p.keepsPlace(Failed) {
+	if !failed.complete() && p.keepsPlace(Failed) {
 		next.FailedLast = lastOf(failed, p.From.FailedLast)
 	}
 	switch {
-	case fresh.ended() || !p.keepsPlace(Fresh):
+	case fresh.complete() || !p.keepsPlace(Fresh):
 	case p.ByWait[Fresh]:
 		next.FreshLast = lastOf(fresh, p.From.FreshLast)
 	default:
@@ -43,23 +42,23 @@ func (p *Plan) Resume() Resume {
 	return next
 }
 
-// keepsPlace reports whether the next pass goes on behind the records of this one, which are
-// looked at again in the end. In a lane that is ordered by waiting time that is needed only
-// where a record stays where it was: all others are at the end of the lane by then, or gone.
+// keepsPlace reports whether the next pass goes on behind the records of this one, and takes
+// these last. A lane that is ordered by waiting time needs that only if a record has kept its
+// place: all others have moved to the end of the lane or left it.
 func (p *Plan) keepsPlace(l Lane) bool { return !p.ByWait[l] || p.lanes[l].stays }
 
-// lastOf returns the place of the furthest record that was dispatched, or where the last pass
-// stopped if there is none.
-func lastOf(l *lane, before key.Cursor) key.Cursor {
+// lastOf returns the place of the furthest record that was dispatched or, if none was, where
+// the last pass stopped.
+func lastOf(l *lane, lastPass key.Cursor) key.Cursor {
 	if l.last.Seq == 0 {
-		return before
+		return lastPass
 	}
 	return l.last.At
 }
 
-// freshPlaces returns FreshTop and FreshLast where the lane is ordered by age. A pass that
-// comes through what is new, and no further, leaves the place where the last one stopped, so
-// that a burst of new records does not have the old ones begin again.
+// freshPlaces returns FreshTop and FreshLast if the lane is ordered by age. A pass that comes
+// only through the new records keeps the FreshLast of the pass before it. So a burst of new
+// records does not send the next pass back to the beginning of the old ones.
 func (p *Plan) freshPlaces() (top, last key.Cursor) {
 	fresh := &p.lanes[Fresh]
 	top = p.From.FreshTop
@@ -77,9 +76,9 @@ func (p *Plan) freshPlaces() (top, last key.Cursor) {
 // A Section is a part of a lane: the records between two places.
 type Section struct{ After, Until key.Cursor }
 
-// Sections returns those of a lane, in the order in which they are walked. What is new since
-// the last pass waits behind nothing. Then comes what is behind the place where that pass
-// stopped, and in the end what it has reached and left pending.
+// Sections returns the sections of a lane in the order of the pass. First comes what is newer
+// than the last pass (before top), then what that pass did not reach (after last), then what it
+// reached and left pending.
 func (r Resume) Sections(l Lane) []Section {
 	top := r.FreshTop
 	last := r.FreshLast

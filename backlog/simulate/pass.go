@@ -200,7 +200,7 @@ func (l *lane) claim() *claimed {
 		return nil
 	}
 	l.p.plan.Claimed(l.lane, 1)
-	return &claimed{Record: *r, record: i, flight: f, place: l.walk.Look(r.Cursor)}
+	return &claimed{Record: *r, record: i, flight: f, place: l.walk.Place(r.Cursor)}
 }
 
 // skipFailed skips records that have failed in this pass, and reports whether another one

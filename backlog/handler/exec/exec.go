@@ -215,7 +215,7 @@ func environ() []string {
 
 // variables returns what the environment says of r.
 func variables(r *backlog.Record) ([]string, error) {
-	names, values := r.Told()
+	names, values := r.HandlerFields()
 	vars := make([]string, len(names))
 	for i, name := range names {
 		value := fmt.Sprint(cmp.Or(values[i], any("")))

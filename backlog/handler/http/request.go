@@ -53,7 +53,7 @@ func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Ti
 	// mostly the server had closed it before the request came.
 	h["Idempotency-Key"] = []string{id}
 	h["Webhook-Id"] = []string{id}
-	names, values := r.Told()
+	names, values := r.HandlerFields()
 	for i, name := range names {
 		switch name {
 		case "id", "status", "inserted": // the body may have them

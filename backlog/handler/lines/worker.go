@@ -312,7 +312,7 @@ func parseReply(line []byte) (attempt string, outcome, wrong error) {
 // The attempt comes first, so that a worker that has no JSON parser can cut it out.
 func request(attempt string, r *backlog.Record) ([]byte, error) {
 	told := new(backlog.Record)
-	told.Names, told.Values = r.Told()
+	told.Names, told.Values = r.HandlerFields()
 	told.Values[0] = attempt
 	b, err := told.AppendColumnsJSON(make([]byte, 0, 512))
 	if err != nil {
