@@ -12,8 +12,8 @@ import (
 // workers each have their own records.
 const workers = 8
 
-// testConcurrency lets workers page through one lane and settle, each of them
-// its own records, while rows are inserted.
+// testConcurrency has workers walk one lane and settle, each its own records,
+// while rows are inserted.
 func testConcurrency(f *fixture) {
 	rows := numbered(280, func(i int) Row { return f.row(i, Fresh, time.Duration(i)*time.Minute) })
 	first, later := rows[:200], rows[200:]
@@ -31,7 +31,7 @@ func testConcurrency(f *fixture) {
 			}
 		}
 	})
-	taken := make([]int, len(rows)) // how often, each by its worker
+	taken := make([]int, len(rows)) // by row: how often its worker has settled it
 	for w := range workers {
 		wg.Go(func() {
 			for done := 0; done < len(rows)/workers && !f.Failed(); {
@@ -87,7 +87,7 @@ func (f *fixture) work(store backlog.Store, w int, taken []int) (done int) {
 	return done
 }
 
-// retry calls again, as the contract lets it, while the store is busy.
+// retry calls again while the store is busy, as the contract allows.
 func retry[T any](call func() (T, error)) (answer T, err error) {
 	for range 200 {
 		if answer, err = call(); !errors.Is(err, backlog.ErrUnavailable) {
@@ -137,7 +137,7 @@ func (f *fixture) wantLocked(l backlog.Locker, name string) {
 	}
 }
 
-// unlock gives up a lock that must be held until then, whatever others have tried.
+// unlock gives back a lock, and checks that it was held until then, whatever others have tried.
 func (f *fixture) unlock(l backlog.Lock) {
 	f.Helper()
 	if err := errors.Join(l.Check(f.Context()), l.Unlock()); err != nil {

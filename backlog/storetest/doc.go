@@ -1,16 +1,15 @@
 // Package storetest is the conformance suite that every [backlog.Store]
-// passes. It knows the contracts of package backlog and nothing of what is
-// behind them.
+// passes. It knows the contracts of package backlog, but no store.
 //
-// What a case does to the store it also does to a store in memory, whose rows and answers
-// are those that it wants. Stores over databases so say of memory, too, what is wrong
-// with it; and its own tests show that the suite catches what can go wrong.
+// A case does the same to the store under test and to a store in memory, and compares their
+// rows and answers. So the stores over databases also test the one in memory, and tests of
+// package memory show which faults the suite catches.
 //
-// Only what is promised about a row that others change while it is tried is written out: see
-// promises.go, where a row of a table is a promise, with what must then stand in the row.
+// What is promised about a row that other programs change during an attempt is written out:
+// promises.go has a table of promises, with what the row must have in the end.
 //
-// A new store hooks in with a [Harness], which is an empty table, the store
-// under test on it, and a back door to its rows:
+// To test a new store, write a [Harness]: an empty table, the store under test on it, and
+// direct access to its rows:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T, want storetest.Table) storetest.Harness {
@@ -33,16 +32,13 @@
 //	func (h *harness) Update(row storetest.Row) error                 { ... } // UPDATE
 //	func (h *harness) Delete(keys ...backlog.Key) error               { ... } // DELETE
 //
-// A store with several forms of times (text or numbers, say) calls [Run] for one
-// and [RunTimes] for the others. A harness skips the tables that its store cannot have; what a
-// store does not implement (Count, Expire,
-// [backlog.Locker]) is skipped by itself. In Run each random case makes 40 walks, with go
-// test -short 10, as in RunTimes.
+// A store with several forms of times, such as text and numbers, calls [Run] for one form
+// and [RunTimes] for the others. A harness skips the tables that its store cannot have, for
+// example those with a [Table].Policy. The suite skips the interfaces that a store does not
+// implement (Count, Expire, [backlog.Locker]). In Run each random case makes 40 walks, with
+// go test -short 10, as in RunTimes.
 //
-// A store without policies skips the tables that have one ([Table].Policy).
-//
-// Times are multiples of the harness's precision, and at
-// most ten days before 2026-02-10T12:00:00Z, which every case takes for the
-// present. Where the order of keys matters they are of digits and small
-// letters, so that every collation agrees on it.
+// Every case takes 2026-02-10T12:00:00Z for the present. Times are multiples of the harness's
+// precision, and at most ten days before that. Where the order of keys matters they consist of
+// digits and small letters, which every collation orders alike.
 package storetest

@@ -15,29 +15,29 @@ import (
 	"backlog/backlog/memory"
 )
 
-// now is what every case takes for the present. It is far from the changes of
-// summer time, so that a column in local time tells all times apart.
+// now is the present of every case. It is far from the changes of summer time,
+// so that no time is ambiguous in a column of local times.
 var now = time.Date(2026, 2, 10, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// maxPages ends the walk of a store that says More for ever.
+// maxPages ends the walk of a store that always says More.
 const maxPages = 5000
 
 var bothLanes = []backlog.Lane{backlog.Fresh, backlog.Failed}
 
-// A fixture is a running case: its table, the same table in memory, and the steps that
-// cases are made of. A step is taken on both, which must answer alike; it ends the
-// case when the harness or the store fails.
+// A fixture is a running case: its table, the same table in memory, and the steps of a
+// case. A step does the same to both tables, and their answers must be equal. It ends
+// the case when the harness or the store fails.
 type fixture struct {
 	*testing.T
 	h      Harness
 	table  Table
 	memory *memory.Store
-	walks  int // that a random case makes
+	walks  int // of a random case
 }
 
-// numbered returns what one makes of each number from 0 to n-1.
+// numbered returns the results of one for the numbers from 0 to n-1.
 func numbered[T any](n int, one func(i int) T) []T {
 	list := make([]T, n)
 	for i := range list {
@@ -46,8 +46,8 @@ func numbered[T any](n int, one func(i int) T) []T {
 	return list
 }
 
-// key returns the n-th key, 0 <= n < 9999, of the table's kind. Composite
-// keys are ordered by neither part alone.
+// key returns the n-th key, 0 <= n < 9999, of the table's kind. The order of
+// composite keys depends on both parts.
 func (f *fixture) key(n int) backlog.Key {
 	switch f.table.Keys {
 	case TextKeys:
@@ -57,7 +57,7 @@ func (f *fixture) key(n int) backlog.Key {
 	case CompositeKeys:
 		return backlog.NewKey(fmt.Sprintf("tenant%d", n%3), int64(n/2))
 	}
-	return backlog.NewKey(int64(n + 1)) // a 0 asks MySQL for the next number
+	return backlog.NewKey(int64(n + 1)) // MySQL replaces a 0 by the next number
 }
 
 // row returns a row with the n-th key.
@@ -69,9 +69,9 @@ func rowOf(k backlog.Key, status string, age time.Duration) Row {
 	return Row{Key: k, Status: status, Inserted: now.Add(-age), Columns: map[string]any{"amount": nil, "note": nil, "payload": nil}}
 }
 
-// failed returns a row that has failed, most lately at the given time, and is
-// an hour old. Under a planned policy it is tried again when it would be under
-// a counted one.
+// failed returns a row that is an hour old and has failed, for the last time at
+// the given time. A planned policy and a counted one with the same waits make it due
+// at the same time.
 func (f *fixture) failed(n, failures int, last time.Time) Row {
 	r := f.row(n, Failed, time.Hour)
 	if f.table.ErrorKeep {
@@ -88,13 +88,13 @@ func (f *fixture) failed(n, failures int, last time.Time) Row {
 	return r
 }
 
-// dueAt returns a row that has failed so often and is due at the time.
+// dueAt returns a row that has failed that often and is due at the time.
 func (f *fixture) dueAt(n, failures int, at time.Time) Row {
 	return f.failed(n, failures, at.Add(-f.table.Policy.Draw(failures, 0)))
 }
 
-// numbers returns numbers of failures with which a record is not given up, some
-// of them beyond the last that the policy tells apart.
+// numbers returns numbers of failures at which a record is not given up, some of
+// them beyond the last that has another wait.
 func (f *fixture) numbers() []int {
 	if p := f.table.Policy; p == nil || p.Retries >= 0 {
 		return []int{1, 2, 3}
@@ -102,7 +102,7 @@ func (f *fixture) numbers() []int {
 	return []int{1, 2, 3, 4, 5, 1000, 2_000_000}
 }
 
-// statuses are those that a row of the table may have.
+// statuses returns the statuses that a row of the table may have.
 func (f *fixture) statuses() []string {
 	list := []string{Fresh, Success, Other, Null}
 	if !f.table.ErrorKeep { // else a failed record is a fresh one with a count
@@ -117,11 +117,11 @@ func (f *fixture) statuses() []string {
 	return list
 }
 
-// edge is the age at which the cases cut.
+// edge is the age that is the limit of most queries.
 const edge = 36 * time.Hour
 
-// specimens inserts rows in which everything that decides about a record comes
-// together by chance: the limits themselves, a step before and a step behind.
+// specimens inserts rows with random values of everything that decides about a
+// record: exactly at a limit, a step before it and a step behind it.
 func (f *fixture) specimens(n int, seed uint64) {
 	f.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -131,7 +131,7 @@ func (f *fixture) specimens(n int, seed uint64) {
 		statuses = append(statuses, Failed, Failed)
 	}
 	ages := []time.Duration{time.Minute, time.Hour, edge - step, edge, edge + step, 9 * day}
-	if f.table.NoDate != "newest" { // where stores differ about what is ahead of our clock
+	if f.table.NoDate != "newest" { // stores differ about dates in the future
 		ages = append(ages, -30*time.Minute, -step)
 	}
 	near := func(at time.Time) time.Time {
@@ -146,7 +146,7 @@ func (f *fixture) specimens(n int, seed uint64) {
 		}
 		switch chance := random.IntN(5); {
 		case !f.table.Times:
-		case chance == 0 || age == time.Minute: // a run of them, so that a page may be empty
+		case chance == 0 || age == time.Minute: // several in a row, so that a page may be empty
 			r.Eligible = near(now.Add(step))
 		case chance == 1:
 			r.Expires = near(now)
@@ -184,7 +184,7 @@ func (f *fixture) insert(rows ...Row) {
 	f.harness(errors.Join(f.memory.Insert(rows...), f.h.Insert(rows...)), "insert")
 }
 
-// update changes a row's status or its Refresh.
+// update changes a row's status or its Memory.
 func (f *fixture) update(k backlog.Key, change func(*Row)) {
 	f.Helper()
 	f.memory.Update(k, change)
@@ -208,7 +208,7 @@ func (f *fixture) another() backlog.Store {
 	return other
 }
 
-// query returns a query for the whole of a lane in one page.
+// query returns a query for a whole lane in one page.
 func query(lane backlog.Lane) backlog.Query {
 	return backlog.Query{Lane: lane, Now: now, Since: now.Add(-10 * day), Limit: 1000}
 }
@@ -245,7 +245,7 @@ func (f *fixture) walk(store backlog.Store, q backlog.Query, between ...func(bac
 	return nil
 }
 
-// throughJSON returns the cursor that comes back from the state file.
+// throughJSON returns the cursor after it was written to a state file and read again.
 func (f *fixture) throughJSON(c backlog.Cursor) (back backlog.Cursor) {
 	f.Helper()
 	text, err := json.Marshal(c)
@@ -258,13 +258,13 @@ func (f *fixture) throughJSON(c backlog.Cursor) (back backlog.Cursor) {
 	return back
 }
 
-// A walked lane is what memory and the store have given of it, both in the same order.
+// A walked lane is what memory and the store returned for it, in the same order.
 type walked struct {
 	q         backlog.Query
 	want, got []backlog.Record
 }
 
-// wantLane checks the whole of the query, in pages of these sizes, by default 3 and
+// wantLane checks all records of the query, in pages of these sizes, by default 3 and
 // 1000.
 func (f *fixture) wantLane(q backlog.Query, sizes ...int) (w walked) {
 	f.Helper()
@@ -283,9 +283,9 @@ func (f *fixture) wantLane(q backlog.Query, sizes ...int) (w walked) {
 	return w
 }
 
-// wantPart checks what lies between two places of the lane, in pages of 3 or in three
-// pages. The places are at records, just before them if that is told, and mean the same
-// to every store on the table. -1 is no place.
+// wantPart checks the records between two places of the lane, in pages of 3 or in three
+// pages. A place is behind a record, or before it if the parameter says so, and means the
+// same to every store on the table. -1 is no place.
 func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, before bool) {
 	f.Helper()
 	ask := func(list []backlog.Record, limit int) backlog.Query {
@@ -307,8 +307,8 @@ func (f *fixture) wantPart(w walked, store backlog.Store, after, until int, befo
 		f.texts(want), f.texts(f.walk(store, q)))
 }
 
-// wantWalks is wantLane, and checks what comes after records and until them; of
-// many it takes half a dozen.
+// wantWalks is wantLane, and also checks the parts after and until records. Of many
+// records it takes half a dozen.
 func (f *fixture) wantWalks(q backlog.Query) {
 	f.Helper()
 	w := f.wantLane(q, 2, 7, 1000)
@@ -329,7 +329,7 @@ func (f *fixture) pending() (records []backlog.Record) {
 	return records
 }
 
-// same checks that the table has all rows as memory has them, and no others.
+// same checks that the table has the same rows as memory.
 func (f *fixture) same(after string) {
 	f.Helper()
 	list, err := f.h.Rows()
@@ -366,7 +366,7 @@ func (f *fixture) rowText(r Row) string {
 	return fmt.Sprintf("%+v; %s", r, columns)
 }
 
-// remembered is what the table has columns for.
+// remembered returns the part of a row's Memory that the table has columns for.
 func (f *fixture) remembered(m *backlog.Memory) backlog.Memory {
 	switch {
 	case m == nil:
@@ -393,8 +393,8 @@ func columnsText(column func(string) (any, bool)) string {
 	return strings.Join(list, ", ")
 }
 
-// alike has the store do something, and then memory, and checks that both come to the
-// same, as text writes it. It returns what the store has come to.
+// alike has the store do something, and then memory, and checks that the results are equal,
+// as text writes them. It returns the store's.
 func alike[S, T any](f *fixture, what string, do func(S) (T, error), text func(T) []string) T {
 	f.Helper()
 	store, ok := f.h.Store().(S)
@@ -411,7 +411,7 @@ func alike[S, T any](f *fixture, what string, do func(S) (T, error), text func(T
 	return got
 }
 
-// wantTexts shows the first few texts from where two lists differ.
+// wantTexts compares two lists, and shows the first few texts from where they differ.
 func (f *fixture) wantTexts(what string, want, got []string) {
 	f.Helper()
 	n := 0
@@ -424,7 +424,7 @@ func (f *fixture) wantTexts(what string, want, got []string) {
 	}
 }
 
-// texts writes records with all that the table has of them.
+// texts writes records with all fields that the table has.
 func (f *fixture) texts(list []backlog.Record) (texts []string) {
 	for _, r := range list {
 		texts = append(texts, fmt.Sprintf("key %s, status %q, %v lane, inserted %v, %+v; %s",

@@ -7,7 +7,7 @@ import (
 	"backlog/backlog"
 )
 
-// What rows are before they are tried.
+// Rows before their attempt.
 
 func failedBefore(r *Row) { r.Memory.AttemptNo, r.Memory.FailingSince = 2, longAgo }
 
@@ -15,9 +15,9 @@ func lastTry(r *Row) { r.Memory.AttemptNo, r.Memory.FailingSince = 3, longAgo }
 
 func withText(r *Row) { r.Memory.Reason = "of last time" }
 
-// What others do to them.
+// What other programs do to them.
 
-// saves is a save of the application.
+// saves returns a save of the application.
 func saves(f func(*Row)) change {
 	return func(x *fixture, k backlog.Key) {
 		row, ok, err := x.h.Row(k)
@@ -48,16 +48,16 @@ var (
 	emptiesDeadline         = saves(func(r *Row) { r.Memory.Deadline, r.Memory.Next = time.Time{}, atSave })
 )
 
-// anew is what the documentation says of a row that is saved.
+// anew changes a row as the documentation says that a save does.
 func anew(r *Row) { r.Memory = backlog.Memory{Next: atSave, Started: r.Memory.Started} }
 
-// beginsAnother is another daemon, whose attempt ends later.
+// beginsAnother is another daemon, which starts an attempt that ends later.
 var beginsAnother = saves(func(r *Row) {
 	r.Memory.UID, r.Memory.Deadline, r.Memory.Next = uid(9999), atNext, atNext
 	r.Memory.AttemptNo++
 })
 
-// beginsAtOnce is the same where the start that was read was saved again.
+// beginsAtOnce is beginsAnother with the next start that was read.
 var beginsAtOnce = saves(func(r *Row) { r.Memory.UID, r.Memory.Deadline = uid(9999), atNext })
 
 func deletes(x *fixture, k backlog.Key) { x.harness(x.h.Delete(k), "delete record %v", k) }
@@ -79,9 +79,9 @@ func retries(x *fixture, k backlog.Key) {
 	})(x, k)
 }
 
-// refreshPromises are those of the policy refresh, on a table with all of its columns.
+// refreshPromises are the promises of the policy refresh, on a table with all of its columns.
 var refreshPromises = []promise{
-	// What happens.
+	// Without a change.
 	{says: "success: refresh_at is the next occurrence, attempt_no 0", end: succeeded,
 		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
 	{says: "a success empties failing_since", was: failedBefore, end: succeeded,
@@ -103,7 +103,7 @@ var refreshPromises = []promise{
 	{says: "a handler skips: as before the start, it was no attempt", was: failedBefore, end: skipped,
 		want: standing{status: Other, next: now.Add(-time.Minute), starts: 2, failing: longAgo, due: atStart, said: written}},
 
-	// What a worker says while its attempt runs.
+	// A text that a worker writes during its attempt.
 	{says: "a text of a worker: a success empties it", change: saysText, end: succeeded,
 		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
 	{says: "a text of a worker: a failure leaves it", change: saysText, end: failed,
@@ -207,7 +207,7 @@ var refreshPromises = []promise{
 	{says: "emptied deadline: the attempt never times out", change: emptiesDeadline, end: timedOut,
 		want: standing{status: Other, next: atSave, starts: 1, runs: itsOwn, due: atSave, ended: true}},
 
-	// A row that is saved by the last line of the table, or by `backlog retry`.
+	// A row that is saved as in the last line of the documentation's table, or by `backlog retry`.
 	{says: "saved: all is emptied, the running attempt is cancelled, its success changes nothing", was: failedBefore, change: savesAll, end: succeeded,
 		want: standing{status: Other, next: atSave, due: atSave, ended: true, said: conflict}},
 	{says: "saved: the last failure changes nothing, on_dead is not called", was: lastTry, change: savesAll, end: failed,
@@ -280,7 +280,7 @@ var refreshPromises = []promise{
 		want: standing{status: Fresh, tries: 1, note: "saved", next: atNext, due: atNext, said: written}},
 }
 
-// stalled is a row whose process has died in the midst of an attempt.
+// stalled is a row whose process has died during an attempt.
 func stalled(r *Row) { r.Memory = backlog.Memory{Next: atDeadline, AttemptNo: 1, Deadline: atStart} }
 
 // beginsUnnamed is beginsAnother without a UID.
@@ -289,7 +289,7 @@ var beginsUnnamed = saves(func(r *Row) {
 	r.Memory.AttemptNo++
 })
 
-// noUIDPromises are those of the policy refresh on a table without a column for UIDs: the
+// noUIDPromises are the promises of the policy refresh on a table without a column for UIDs: the
 // next start and the number identify an attempt.
 var noUIDPromises = []promise{
 	{says: "success: refresh_at is the next occurrence, attempt_no 0", was: failedBefore, end: succeeded,
@@ -318,7 +318,8 @@ var noUIDPromises = []promise{
 		want: standing{status: Other, next: atNext, starts: 1, deadline: atNext, said: notBegun}},
 }
 
-// fewPromises are those of the policy refresh on a table without a column for deadlines, too.
+// fewPromises are the promises of the policy refresh on a table that has no column for deadlines
+// either.
 var fewPromises = []promise{
 	{says: "success: refresh_at is the next occurrence, attempt_no 0", was: failedBefore, end: succeeded,
 		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
@@ -334,8 +335,8 @@ var fewPromises = []promise{
 		want: standing{status: Other, next: atNext, starts: 1, due: atNext, said: notBegun}},
 }
 
-// uidPromises are those of the policy refresh on a table with a column for UIDs, and none for
-// deadlines.
+// uidPromises are the promises of the policy refresh on a table with a column for UIDs, but none
+// for deadlines.
 var uidPromises = []promise{
 	{says: "success: refresh_at is the next occurrence, attempt_no 0", was: failedBefore, end: succeeded,
 		want: standing{status: Fresh, tries: 1, next: atNext, due: atNext, said: written}},
@@ -360,17 +361,17 @@ func triedBefore(r *Row, n int) {
 	r.Memory, r.InRetry = backlog.Memory{Failures: n, LastFailure: longAgo, Next: longAgo.Add(time.Minute)}, true
 }
 
-// keptOnce and keptOut are the same where an error leaves the status.
+// keptOnce and keptOut are the same rows if an error leaves the status.
 func keptOnce(r *Row) { triedOnce(r); r.Status = Fresh }
 func keptOut(r *Row)  { outOfTries(r); r.Status = Fresh }
 
-// setsStatus is the application, which has done the work itself, or holds the row back.
+// setsStatus is the application, which has done the work itself or holds the row back.
 func setsStatus(status string) change { return saves(func(r *Row) { r.Status = status }) }
 
 // failsOnceMore is another daemon, whose attempt has failed.
 var failsOnceMore = saves(func(r *Row) { r.Status = Failed; r.Memory.Failures++ })
 
-// countsOneMore is the same where an error leaves the status.
+// countsOneMore is the same if an error leaves the status.
 var countsOneMore = saves(func(r *Row) { r.Memory.Failures++ })
 
 // discards is `backlog discard`.
@@ -385,8 +386,8 @@ func discards(x *fixture, k backlog.Key) {
 // soonAgain is when a failed row is due again.
 var soonAgain = atStart.Add(time.Minute)
 
-// statusPromises are those of every policy that goes by the status: another program's change
-// wins.
+// statusPromises are the promises of every policy that goes by the status: the change of another
+// program wins.
 var statusPromises = []promise{
 	{says: "a success is written", end: succeeded,
 		want: standing{status: Success, tries: 1, said: written}},
@@ -414,7 +415,7 @@ var statusPromises = []promise{
 		want: standing{gone: true, said: conflict}},
 }
 
-// plainPromises are those where nothing is kept but the status.
+// plainPromises are the promises if the row has only its status.
 var plainPromises = slices.Concat(statusPromises, []promise{
 	{says: "a failure has the error status, and is due again", end: failed,
 		want: standing{status: Failed, tries: 1, due: atStart, said: written}},
@@ -422,7 +423,7 @@ var plainPromises = slices.Concat(statusPromises, []promise{
 		want: standing{status: Dead, tries: 1, said: written, onDead: true, died: true}},
 })
 
-// countedPromises are those of policies that keep the number of failures in the row.
+// countedPromises are the promises of policies that keep the number of failures in the row.
 var countedPromises = slices.Concat(statusPromises, []promise{
 	{says: "a handler rejects: the dead status, on_dead is called", end: rejected,
 		want: standing{status: Dead, tries: 1, failures: 1, said: written, onDead: true, died: true}},
@@ -462,7 +463,7 @@ var countedPromises = slices.Concat(statusPromises, []promise{
 		want: standing{gone: true, said: conflict}},
 })
 
-// keptPromises are those where an error leaves the status: the count alone shows that a row has failed.
+// keptPromises are the promises if an error leaves the status: only the count shows that a row has failed.
 var keptPromises = []promise{
 	{says: "a failure is counted", was: keptOnce, end: failed,
 		want: standing{status: Fresh, tries: 1, failures: 2, due: soonAgain, said: written}},

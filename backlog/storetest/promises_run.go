@@ -12,27 +12,27 @@ import (
 	"backlog/backlog"
 )
 
-// A promise is one of what the documentation says about a row that others change while it
-// is tried.
+// A promise is what the documentation says about a row that other programs change during an
+// attempt.
 type promise struct {
-	says   string     // the sentence that promises it
-	was    func(*Row) // how the row differs from a fresh one that is due; nil: not at all
+	says   string     // the sentence in the documentation
+	was    func(*Row) // makes the row of a fresh one that is due; nil: it is one
 	when   moment     // of the change
 	change change     // nil: the row is left alone
 	end    ending
 	want   standing
 }
 
-// A moment is when others come in.
+// A moment is when another program changes the row.
 type moment int
 
 const (
 	whileItRuns  moment = iota
 	beforeStart         // the row was read, and its start is not written yet
-	beforeItsEnd        // the attempt was looked up for its end, which is not written yet
+	beforeItsEnd        // the attempt was read for its end, which is not written yet
 )
 
-// A change is what others do to a row.
+// A change is what another program does to a row.
 type change func(*fixture, backlog.Key)
 
 // An ending is how the attempt ends.
@@ -63,7 +63,7 @@ var (
 	timedOut     = ending{deadline, backlog.Errored}
 )
 
-// returned is what the handler returns for it.
+// returned is what the handler returns for the ending.
 func (e ending) returned() error {
 	switch {
 	case e.by != handler || e.outcome == backlog.HandedOver:
@@ -92,9 +92,9 @@ var (
 	longAgo    = now.Add(-day)
 )
 
-// A standing is what must then stand in the row, and what was said of it.
+// A standing is what the row has in the end, and what was reported about it.
 type standing struct {
-	gone   bool // there is no such row
+	gone   bool // the row is deleted
 	status string
 	tries  int    // counted attempts
 	note   string // in the column that only the application knows
@@ -110,13 +110,13 @@ type standing struct {
 	failures int // counted by a policy without deadlines
 
 	due    time.Time // when the row is taken again; zero: never
-	ended  bool      // by the change: its attempt is no running one, and its handler is cancelled
-	said   saying    // of the outcome
-	onDead bool      // called
-	died   bool      // said to be dead
+	ended  bool      // the change has ended its attempt, and its handler is cancelled
+	said   saying    // what was reported about the outcome
+	onDead bool      // OnDead was called
+	died   bool      // the event Died was emitted
 }
 
-// String writes what is so.
+// String writes the fields that are set.
 func (s standing) String() string {
 	var list []string
 	add := func(is bool, format string, args ...any) {
@@ -144,7 +144,7 @@ func (s standing) String() string {
 	return strings.Join(list, ", ")
 }
 
-// An attempted is whose attempt it is.
+// An attempted says whose attempt a row has.
 type attempted string
 
 const (
@@ -153,7 +153,7 @@ const (
 	another attempted = "another's"
 )
 
-// A saying is what is reported of an outcome.
+// A saying is what was reported about an outcome.
 type saying string
 
 const (
@@ -163,7 +163,7 @@ const (
 	notBegun saying = "conflict at the start" // and no handler is called
 )
 
-// A planner is the plan of the suite. The fourth attempt is the last one: its failure
+// A planner is the Refresher of the suite. The fourth attempt is the last one: its failure
 // disables the row, and its success finishes it.
 type planner struct{}
 
@@ -207,21 +207,21 @@ func (planner) End(s backlog.Memory, o backlog.Outcome, now time.Time, text stri
 	return s, true
 }
 
-// A trial is the promises of a table at work.
+// A trial is a run of the promises of a table.
 type trial struct {
 	*fixture
 	list   []promise
 	engine *backlog.Engine
-	keys   map[string]int // places in the list
+	keys   map[string]int // key -> index in list
 
 	mu     sync.Mutex
 	clock  time.Time
-	uids   []string // of the attempts, "" where none is known
+	uids   []string // of the attempts; "": not known
 	called []bool
 	got    []standing
 }
 
-// promisesOf returns a case that keeps all promises at once, each with a row of its own.
+// promisesOf returns a case that checks all promises at once, each with its own row.
 func promisesOf(list []promise) func(*fixture) {
 	return func(f *fixture) {
 		n := len(list)
@@ -248,7 +248,7 @@ func promisesOf(list []promise) func(*fixture) {
 func (x *trial) before(i int) Row {
 	r := x.row(i, Fresh, time.Hour)
 	if x.table.Refresh {
-		r.Status = Other // which the policy does not ask for
+		r.Status = Other // it does not matter to the policy
 		r.Memory.Next = now.Add(-time.Minute)
 	}
 	if was := x.list[i].was; was != nil {
@@ -279,7 +279,7 @@ func (x *trial) open() {
 	}
 }
 
-// note changes what is known of a record's promise.
+// note changes the standing of a record's promise.
 func (x *trial) note(r *backlog.Record, f func(*standing)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -308,7 +308,7 @@ func (x *trial) observe(e backlog.Event) {
 	})
 }
 
-// handle is the handler: others come in while it is at work.
+// handle is the handler. Other programs change the row during the call.
 func (x *trial) handle(_ context.Context, r *backlog.Record) error {
 	i := x.keys[keyText(r.Key)]
 	p := x.list[i]
@@ -322,7 +322,7 @@ func (x *trial) handle(_ context.Context, r *backlog.Record) error {
 	return p.end.returned()
 }
 
-// come has others change the row of a promise, and looks whether its attempt goes on.
+// come has another program change the row of a promise, and notes whether its attempt goes on.
 func (x *trial) come(i int) {
 	if change := x.list[i].change; change != nil {
 		change(x.fixture, x.key(i))
@@ -337,7 +337,7 @@ func (x *trial) come(i int) {
 	x.got[i].ended = len(list) == 0
 }
 
-// pass makes a pass by the clock. One that is shut only ends attempts past their deadline.
+// pass runs a pass at the clock's time. With shut it only ends attempts past their deadline.
 func (x *trial) pass(shut bool) {
 	if s, ok := x.engine.Store.(*crowded); ok {
 		s.shut = shut
@@ -349,7 +349,7 @@ func (x *trial) pass(shut bool) {
 	}
 }
 
-// changeAll has others change the rows that were handed over.
+// changeAll has other programs change the rows that were handed over.
 func (x *trial) changeAll() {
 	for i, p := range x.list {
 		if p.end.by != handler && p.when == whileItRuns {
@@ -358,7 +358,7 @@ func (x *trial) changeAll() {
 	}
 }
 
-// answer gives the outcomes of what was handed over.
+// answer resolves the attempts that were handed over.
 func (x *trial) answer() {
 	x.clock = atAnswer
 	var answers []backlog.Answer
@@ -394,7 +394,7 @@ type beginner interface {
 	Rehearse(context.Context, []backlog.Settlement) ([]backlog.Unsettled, error)
 }
 
-// A crowded store lets others come in between what is read and what is written.
+// A crowded store has other programs change rows between reads and writes.
 type crowded struct {
 	beginner
 	trial *trial
@@ -435,7 +435,7 @@ func (s *crowded) Overdue(ctx context.Context, now time.Time, after backlog.Curs
 	return list, err
 }
 
-// comeAt has others change the record's row if this is the moment of its promise.
+// comeAt has another program change the record's row if this is the moment of its promise.
 func (s *crowded) comeAt(when moment, r *backlog.Record, ends ...source) {
 	i := s.trial.keys[keyText(r.Key)]
 	p := s.trial.list[i]
@@ -444,7 +444,7 @@ func (s *crowded) comeAt(when moment, r *backlog.Record, ends ...source) {
 	}
 }
 
-// report compares what stands in the rows with what was promised.
+// report compares what the rows have with what was promised.
 func (x *trial) report() {
 	times := x.times()
 	for i, p := range x.list {
@@ -458,7 +458,7 @@ func (x *trial) report() {
 	}
 }
 
-// stand notes what the row of a promise has.
+// stand notes what the row of a promise has in the end.
 func (x *trial) stand(i int, row *Row, ok bool) {
 	s := &x.got[i]
 	if s.said == conflict && !x.called[i] {
@@ -475,7 +475,7 @@ func (x *trial) stand(i int, row *Row, ok bool) {
 	}
 	r := &row.Memory
 	if x.table.NoDeadline {
-		r.Deadline = time.Time{} // of a column that is not the store's
+		r.Deadline = time.Time{} // the store has no column for it
 	}
 	s.next, s.starts, s.deadline, s.disabled, s.reason, s.failing = r.Next, r.AttemptNo, r.Deadline, r.Disabled, r.Reason, r.FailingSince
 	switch r.UID {

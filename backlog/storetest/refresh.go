@@ -11,17 +11,17 @@ import (
 	"backlog/backlog"
 )
 
-// uid is the n-th token of an attempt.
+// uid returns the UID of the n-th attempt.
 func uid(n int) string { return fmt.Sprintf("%032x", n+1) }
 
-// timeout is what attempts may take.
+// timeout is how long attempts may take.
 const timeout = time.Hour
 
 // ended is when attempts end.
 var ended = now.Add(time.Minute)
 
-// due inserts rows that are due, the n-th for n minutes, and returns their records. Users
-// have emptied the tokens of some, and left their deadlines.
+// due inserts rows that are due, the n-th since n minutes, and returns their records. Users
+// have emptied the UIDs of some, and kept their deadlines.
 func (f *fixture) due(n int) []backlog.Record {
 	f.Helper()
 	f.insert(numbered(n, func(i int) Row {
@@ -35,7 +35,7 @@ func (f *fixture) due(n int) []backlog.Record {
 	return f.pending()
 }
 
-// start returns the start of an attempt at the time.
+// start returns the settlement that starts an attempt at the time.
 func start(r *backlog.Record, n int, at time.Time) backlog.Settlement {
 	s := *r.Memory
 	s.UID, s.Started, s.Deadline, s.AttemptNo = uid(n), at, at.Add(timeout), s.AttemptNo+1
@@ -43,16 +43,16 @@ func start(r *backlog.Record, n int, at time.Time) backlog.Settlement {
 	return backlog.Settlement{Record: r, Memory: &s, At: at}
 }
 
-// An attempt is what becomes of a row that is read, started and settled, and which a
-// user changes meanwhile.
+// An attempt says what happens to a row that is read, started and settled, and that a user
+// changes in between.
 type attempt struct {
 	what   string
-	early  bool                  // the user comes before the start, else before the end
-	user   func(*backlog.Memory) // changes the row; nil: nobody does
+	early  bool                  // the user changes it before the start, else before the end
+	user   func(*backlog.Memory) // changes the row; nil: the row stays
 	gone   bool                  // the user deletes it
 	failed bool                  // the row has failed before
 	target backlog.RowState
-	end    func(*backlog.Memory) // makes of the state what is settled
+	end    func(*backlog.Memory) // changes the state to the one that is settled
 }
 
 func over(s *backlog.Memory) { s.UID, s.Deadline = "", time.Time{} }
@@ -72,8 +72,7 @@ func released(s *backlog.Memory) {
 	s.Next, s.AttemptNo = now.Add(-time.Minute), 0
 }
 
-// saved is what a user makes of a row in the middle of its attempt: the next start comes
-// before the deadline.
+// saved is a user's save during the attempt: the next start is before the deadline.
 func saved(s *backlog.Memory) { s.Next, s.AttemptNo = ended, 0 }
 
 var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *backlog.Memory) {
@@ -81,7 +80,7 @@ var failure = attempt{what: "failure", target: backlog.RowError, end: func(s *ba
 	s.Next, s.FailingSince = s.Started.Add(2*time.Hour), ended
 }}
 
-// attempts are a few of each kind, with keys and times of all kinds; refreshPromises are all.
+// attempts are a few of each kind, for all kinds of keys and times. refreshPromises has every kind.
 var attempts = []attempt{
 	failure,
 	{what: "success", target: backlog.RowSuccess, end: succeeds},
@@ -100,7 +99,7 @@ var attempts = []attempt{
 	{what: "start of a deleted row", early: true, gone: true},
 }
 
-// users has the users change the rows.
+// users has the users change their rows.
 func (f *fixture) users(early bool, list []attempt) {
 	f.Helper()
 	for i, a := range list {
@@ -134,8 +133,8 @@ func (f *fixture) wantAttempts(after string, n int) []backlog.Record {
 	return running
 }
 
-// attemptsOf returns a case that starts and ends attempts, all in one group: who is told
-// of a conflict, and what the rows have then; also when the same ends come once more.
+// attemptsOf returns a case that starts and ends attempts, all in one group. It checks which are
+// conflicts and what the rows have then, also after the same ends are written again.
 func attemptsOf(list []attempt) func(*fixture) {
 	return func(f *fixture) {
 		f.due(len(list))
@@ -186,8 +185,8 @@ func attemptsOf(list []attempt) func(*fixture) {
 	}
 }
 
-// testRefreshPending has all states that a row can be in, under statuses that do not
-// matter.
+// testRefreshPending walks rows in all states of the refresh policy, with statuses that do
+// not matter.
 func testRefreshPending(f *fixture) {
 	random, step := rand.New(rand.NewPCG(7, 0)), f.h.Precision()
 	f.insert(numbered(150, func(i int) Row {
@@ -204,7 +203,7 @@ func testRefreshPending(f *fixture) {
 		case 2:
 			r.Memory.UID, r.Memory.Deadline = uid(i), near()
 		case 3:
-			r.Memory.Deadline = near() // its user has saved it, and emptied the UID alone
+			r.Memory.Deadline = near() // its user has saved it, and emptied only the UID
 		}
 		return r
 	})...)
@@ -220,7 +219,7 @@ func testRefreshPending(f *fixture) {
 	}
 }
 
-// testBeginTwice starts one record from both sides: one wins.
+// testBeginTwice starts one record twice at the same time: one start wins.
 func testBeginTwice(f *fixture) {
 	records := f.due(20)
 	var won [2][20]bool
@@ -247,7 +246,7 @@ func testBeginTwice(f *fixture) {
 	}
 }
 
-// testOverdue finds attempts when their deadline has come, the earliest first.
+// testOverdue finds the attempts whose deadline has passed, the earliest first.
 func testOverdue(f *fixture) {
 	f.insert(numbered(30, func(i int) Row {
 		r := f.row(i, Fresh, 0)
@@ -256,10 +255,10 @@ func testOverdue(f *fixture) {
 			r.Memory.UID, r.Memory.Deadline = uid(i), now.Add(time.Duration(i%5-3)*f.h.Precision())
 		}
 		if i%6 == 5 {
-			r.Memory.UID = "" // emptied by who saved it: no attempt runs
+			r.Memory.UID = "" // emptied by a save: no attempt runs
 		}
 		if i%7 == 0 {
-			r.Memory.Next = now.Add(-day) // saved: its attempt ends all the same
+			r.Memory.Next = now.Add(-day) // saved: its attempt is overdue in spite of that
 		}
 		return r
 	})...)

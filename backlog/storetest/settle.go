@@ -14,13 +14,13 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// soon is when outcomes are written where it does not matter.
+// soon is the time of outcomes in cases that do not depend on it.
 var soon = now.Add(time.Second)
 
 var outcomes = []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rejected}
 
-// settlement returns an outcome of the record under the table's policy, as the
-// engine makes it; one that is no success has a text.
+// settlement returns the settlement of an outcome under the table's policy, as the
+// engine makes it. It has a text unless it is a success.
 func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome, at time.Time) backlog.Settlement {
 	s := backlog.Settlement{Record: r, Target: o.Target(), At: at}
 	if o == backlog.Succeeded {
@@ -44,13 +44,12 @@ func (f *fixture) settle(group ...backlog.Settlement) {
 	})
 }
 
-// write writes one group. The store and memory must report the same settlements as
-// conflicts.
+// write writes one group, and checks that the store and memory report the same conflicts.
 func (f *fixture) write(
 	what string, group []backlog.Settlement, call func(backlog.Store, []backlog.Settlement) ([]backlog.Unsettled, error),
 ) {
 	f.Helper()
-	own := slices.Clone(group) // what memory is given: Begin changes records
+	own := slices.Clone(group) // for memory, because Begin changes records
 	for i := range own {
 		own[i].Record = new(*own[i].Record)
 		if own[i].Memory != nil {
@@ -65,7 +64,7 @@ func (f *fixture) write(
 	}, f.conflicts)
 }
 
-// conflicts returns the places of the outcomes that were not written.
+// conflicts returns the indexes of the outcomes that were not written.
 func (f *fixture) conflicts(list []backlog.Unsettled) (places []string) {
 	f.Helper()
 	for _, u := range list {
@@ -79,7 +78,7 @@ func (f *fixture) conflicts(list []backlog.Unsettled) (places []string) {
 }
 
 // testSettle settles every outcome from every lane and number of failures, one by
-// one, and nothing at all. Nobody else's row is touched.
+// one, and an empty group. No other row changes.
 func testSettle(f *fixture) {
 	f.specimens(120, 4)
 	f.settle()
@@ -97,7 +96,7 @@ func testSettle(f *fixture) {
 }
 
 // groupOf returns a case that settles n records of both lanes with all outcomes
-// at once, in no order; most attempts ended at a time of their own.
+// at once, in random order. Most attempts have different ends.
 func groupOf(n int) func(*fixture) {
 	return func(f *fixture) {
 		numbers := f.numbers()
@@ -119,12 +118,12 @@ func groupOf(n int) func(*fixture) {
 	}
 }
 
-// testGuard has somebody else change some rows of a group, to every status and for
-// every outcome: nothing of those is written, and the others get what is theirs. Some
-// have failed once more: an outcome that comes late must not set the count and the times
-// back, and a success is one all the same. Then the same call is made again, as when a
-// connection breaks at commit: no failure is counted twice, and what was read as fresh is
-// a conflict once it has failed, also where the number of failures alone tells.
+// testGuard has another program change some rows of a group, to every status and for
+// every outcome: their outcomes are not written, and all others are. Some rows have failed
+// once more: a late outcome must not set the count and the times back, unless it is a
+// success. Then the same call is made again, as when a connection breaks at commit: no
+// failure is counted twice. A record that was read as fresh is a conflict once it has failed,
+// also if only the number of failures shows that.
 func testGuard(f *fixture) {
 	read, changed := []string{Fresh, Failed}, append(f.statuses(), "deleted", "failed once more")
 	if f.table.TwoFresh {
@@ -166,8 +165,8 @@ func testGuard(f *fixture) {
 }
 
 // testTwice writes every outcome of every lane once and then again, as a queue does that
-// delivers it twice, with other outcomes of the same attempts among them: nothing of that is
-// written, also where the status stays.
+// delivers it twice, with other outcomes of the same attempts among them. None of the later ones
+// is written, also if the status stays.
 func testTwice(f *fixture) {
 	f.specimens(60, 5)
 	records := f.pending()
@@ -193,8 +192,7 @@ func testTwice(f *fixture) {
 	f.unchanged("that were settled", records, false)
 }
 
-// unchanged demands of a store that can tell it that all rows are as they were read, or that
-// none is.
+// unchanged checks that a store that is a Verifier finds all rows as they were read, or none.
 func (f *fixture) unchanged(what string, records []backlog.Record, want bool) {
 	f.Helper()
 	for _, s := range []backlog.Store{f.h.Store(), f.memory} {
@@ -209,10 +207,10 @@ func (f *fixture) unchanged(what string, records []backlog.Record, want bool) {
 	}
 }
 
-// testErrors has a text that is longer than most columns, of characters of two
-// bytes at odd places, so that a cut by bytes shows, and one that no text column of
-// some databases takes. The text may be mended, but it must not stand in the way
-// of the status: a record that cannot be settled is tried again and again.
+// testErrors settles with a text that is longer than most columns, with characters of
+// two bytes at odd places, so that a cut by bytes shows, and with one that some
+// databases take in no text column. The store may change the text, but must write the
+// status: a record that cannot be settled is tried again and again.
 func testErrors(f *fixture) {
 	f.pairs(3)
 	records := f.pending()
@@ -244,7 +242,7 @@ func (f *fixture) expirer() backlog.Expirer {
 	return e
 }
 
-// expiry is one of all that was inserted before a time, which takes place without a word.
+// expiry returns the expiry of rows inserted before a time, with functions that do nothing.
 func expiry(before time.Time) backlog.Expiry {
 	return backlog.Expiry{
 		Now: now, Before: before,
@@ -254,8 +252,8 @@ func expiry(before time.Time) backlog.Expiry {
 	}
 }
 
-// expire expires what was inserted before a time. Each record that is announced, if each is
-// to be, must be as it was; those that have died must be told, at least some of them.
+// expire expires rows inserted before a time. It checks that Dies, if it is set, gets each record
+// as it was, and that Died gets the dead ones, at least some of them.
 func (f *fixture) expire(before time.Time, announced bool) {
 	f.Helper()
 	what := fmt.Sprintf("Expire before %v", before)
@@ -296,7 +294,7 @@ func (f *fixture) expire(before time.Time, announced bool) {
 	f.same(what)
 }
 
-// testExpire expires rows of every kind, and more than a group of settlements has.
+// testExpire expires rows of every kind, more of them than fit in a group.
 func testExpire(f *fixture) {
 	f.specimens(120, 2)
 	if f.table.Dead && f.table.Policy == nil {
@@ -307,8 +305,8 @@ func testExpire(f *fixture) {
 	f.expire(now.Add(-edge), true)
 }
 
-// testExpireStopped ends the context in the midst: what was told of is written,
-// nothing else is.
+// testExpireStopped ends the context during an expiry: only records that Dies got until
+// then die.
 func testExpireStopped(f *fixture) {
 	f.pairs(20)
 	ctx, cancel := context.WithCancel(f.Context())
@@ -334,9 +332,9 @@ func testExpireStopped(f *fixture) {
 	f.expire(now.Add(day), false)
 }
 
-// testRefused has stuck rows among others, at the beginning and the end of groups too. Each
-// of them is refused what it does not take, and no other row with it: by outcomes, by the
-// rehearsal of them, which writes nothing, and by an expiry.
+// testRefused has stuck rows among others, also at the beginning and the end of groups. The table
+// refuses what they do not take, and no other row with them: in outcomes, in their rehearsal,
+// which writes nothing, and in an expiry.
 func testRefused(f *fixture) {
 	f.insert(numbered(backlog.MaxGroup+100, func(i int) Row {
 		r := f.row(i, Fresh, time.Duration(i+1)*time.Minute)
@@ -372,8 +370,8 @@ func (f *fixture) rehearse(group []backlog.Settlement) {
 	}
 }
 
-// writeRefused checks that the store and memory leave the same of a group, for the same kind
-// of reason.
+// writeRefused checks that the store and memory do not write the same outcomes of a group, for
+// the same kinds of reasons.
 func (f *fixture) writeRefused(what string, group []backlog.Settlement, call func(backlog.Store) ([]backlog.Unsettled, error)) {
 	f.Helper()
 	alike(f, fmt.Sprintf("%s of %d outcomes, some refused", what, len(group)), call, func(list []backlog.Unsettled) (texts []string) {
@@ -385,7 +383,7 @@ func (f *fixture) writeRefused(what string, group []backlog.Settlement, call fun
 	})
 }
 
-// wantCounts counts the rows at the suite's present.
+// wantCounts counts the rows at the present of the suite.
 func (f *fixture) wantCounts(edges ...time.Duration) {
 	f.Helper()
 	type counter interface {
@@ -402,13 +400,13 @@ func (f *fixture) wantCounts(edges ...time.Duration) {
 	})
 }
 
-// testCount counts rows of every kind. Due or not by a policy is all the same to it, out of
-// retries is not.
+// testCount counts rows of every kind. The count does not depend on whether the policy makes a
+// row due, but on whether it has given the row up.
 func testCount(f *fixture) {
 	f.wantCounts(time.Hour, day)
 	f.specimens(120, 3)
 	f.wantCounts(time.Hour, edge, 7*day)
-	f.wantCounts(time.Second, 2*time.Second) // the first is empty but for what is ahead of our clock
+	f.wantCounts(time.Second, 2*time.Second) // the first has only rows with dates in the future
 	if f.table.NoDate == "skip" {
 		f.wantCounts()
 	}

@@ -12,9 +12,9 @@ import (
 	"backlog/backlog/memory"
 )
 
-// A Table is what a case needs. The zero Table has an integer key, one status
-// each for fresh, failed and success, a column for the time of insertion and
-// the columns amount, note and payload in [Row].Columns.
+// A Table describes the table that a case needs. The zero Table has an integer
+// key, one status each for fresh, failed and success, a column for the time of
+// insertion, and the columns amount, note and payload in [Row].Columns.
 type Table struct {
 	Keys      Keys
 	NoDate    string // what a row without a time of insertion counts as: skip, oldest or newest; Run fills in skip
@@ -24,22 +24,22 @@ type Table struct {
 	Times     bool   // the times of eligibility and expiry are mapped
 	Notes     bool   // the number of attempts and the last error are mapped
 
-	// Policy decides which failed records are due; nil: all are, and no
-	// columns are mapped for one. The columns of Row.Failures are, but for Next
-	// and InRetry only if it is planned. With ErrorKeep, a Fresh row whose
-	// count is above 0 has failed.
+	// Policy decides which failed records are due; nil: all are. With a policy
+	// the columns of Row.Memory for failures are mapped, Next and InRetry only
+	// if it is a planned one. With ErrorKeep, a Fresh row whose count of
+	// failures is above 0 has failed.
 	Policy *backlog.Policy
 
-	// Refuses has the table take the statuses Success and Dead of no row whose note is
-	// Stuck, as by a CHECK.
+	// Refuses says that the table refuses the statuses Success and Dead of rows whose note
+	// is Stuck, like a CHECK constraint.
 	Refuses bool
 
 	// Refresh maps the columns of the refresh policy, and the store is a
-	// backlog.Beginner. The suite sets the statuses, which show what is so.
+	// backlog.Beginner. The statuses of rows do not matter to it.
 	Refresh bool
 
-	// The columns of UIDs and of deadlines are missing. Memory has them always: it cannot
-	// have such a table.
+	// NoUID and NoDeadline say that the columns of UIDs and of deadlines are missing. Memory
+	// always has both.
 	NoUID, NoDeadline bool
 }
 
@@ -84,36 +84,36 @@ const (
 // String returns "Int", "Text", "Blob" or "Composite".
 func (k Keys) String() string { return [...]string{"Int", "Text", "Blob", "Composite"}[k] }
 
-// What a row may have in its status column.
+// The values of the status column.
 const (
 	Fresh     = "NEW"
-	AlsoFresh = "REQUEUED" // means fresh, too; only with Table.TwoFresh
+	AlsoFresh = "REQUEUED" // also means fresh; only with Table.TwoFresh
 	Failed    = "ERROR"    // not with Table.ErrorKeep
 	Success   = "SUCCESS"
 	Dead      = "DEAD"    // only with Table.Dead
-	Other     = "ON HOLD" // which the configuration does not name
+	Other     = "ON HOLD" // not in the configuration
 	Null      = ""        // NULL
 )
 
-// A Row is a row of the table as the suite writes and reads it. What is zero is NULL
-// where the column allows it. Its columns are amount (int64 or nil), note (string or
-// nil) and payload ([]byte or nil).
+// A Row is a row of the table as the suite writes and reads it. A zero field is NULL if its
+// column allows that. Columns has amount (int64 or nil), note (string or nil) and payload
+// ([]byte or nil).
 type Row = memory.Row
 
-// A Harness is one table, empty at first, the store under test on it, and
-// access to its rows behind the store's back. Its methods take effect before
-// they return. Insert and Row may be called while the store works.
+// A Harness is one table, which is empty at first, the store under test on it, and
+// direct access to its rows. Its methods take effect before they return. Insert
+// and Row may be called while the store works.
 type Harness interface {
-	// Store returns the store, always the same one. The suite first asks for
-	// it when the first rows are in, if the case has any, for stores that
-	// learn from them what form a column has.
+	// Store returns the store, always the same one. The suite calls it only
+	// after the case has inserted its first rows, because a store may learn the
+	// form of a column from them.
 	Store() backlog.Store
 
 	// Open opens the table a second time, as another process would.
 	Open() (backlog.Store, error)
 
-	// Precision returns the step between two times that the columns can
-	// tell apart. It divides a second.
+	// Precision returns the least step between two times in the columns. A
+	// second is a multiple of it.
 	Precision() time.Duration
 
 	// Insert adds rows.
@@ -122,29 +122,29 @@ type Harness interface {
 	// Row reads a row, with times in UTC, and reports whether it exists.
 	Row(key backlog.Key) (row Row, ok bool, err error)
 
-	// Rows reads all of them.
+	// Rows reads all rows.
 	Rows() ([]Row, error)
 
-	// Update gives a row its status, its columns, its number of failures and its Refresh,
-	// as another program would.
+	// Update writes the status, the columns and the Memory of a row, as another program
+	// would.
 	Update(row Row) error
 
 	// Delete removes the rows, if they exist.
 	Delete(keys ...backlog.Key) error
 }
 
-// An Operator is a Harness on whose rows `backlog retry` and `backlog discard` work. For
-// another the suite writes what these are documented to leave.
+// An Operator is a Harness that can do what `backlog retry` and `backlog discard` do. For any
+// other Harness the suite writes what these commands are documented to write.
 type Operator interface {
 	Harness
-	// Retry puts the row back to new, at the time.
+	// Retry puts the row back to new, at the time now.
 	Retry(key backlog.Key, now time.Time) error
-	// Discard gives the row, which is pending, the dead status.
+	// Discard gives the pending row the dead status, at the time now.
 	Discard(key backlog.Key, now time.Time) error
 }
 
 // Run runs the suite. open makes a harness for an empty table of the wanted
-// kind, and skips the test if there can be none.
+// kind, or skips the test if the store cannot have one.
 func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	walks := 40
 	if testing.Short() {
@@ -153,15 +153,15 @@ func Run(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	run(t, allCases(), walks, open)
 }
 
-// RunWhole is Run for a store whose rows have all that a policy keeps, without exception: it
-// leaves out the cases of tables that lack a column.
+// RunWhole is Run for a store that always has every column of a policy. It leaves out the cases of
+// tables that lack one.
 func RunWhole(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	lacks := func(c testCase) bool { return c.table.NoUID || c.table.NoDeadline }
 	run(t, slices.DeleteFunc(allCases(), lacks), 40, open)
 }
 
-// RunTimes runs the part of the suite in which it matters how columns write
-// times, for a store that has several forms.
+// RunTimes runs the cases in which it matters how columns write times, for a
+// store that has several forms.
 func RunTimes(t *testing.T, open func(t *testing.T, want Table) Harness) {
 	run(t, slices.DeleteFunc(allCases(), func(c testCase) bool { return !c.times }), 10, open)
 }
@@ -183,7 +183,7 @@ type testCase struct {
 	times bool // it matters how columns write times
 }
 
-// The policies of the suite. Their waits tell the numbers of failures apart.
+// The policies of the suite. Each number of failures has another wait.
 var (
 	counted        = policy(3, false, time.Minute, 10*time.Minute, 3*time.Minute) // not in the order of the numbers
 	countedEndless = policy(-1, false, 0, time.Minute, 2*time.Minute, 5*time.Minute)
@@ -191,7 +191,7 @@ var (
 	plannedEndless = policy(-1, true, time.Minute, time.Hour)
 )
 
-// policy returns a policy with these waits; the last applies to every later
+// policy returns a policy with these waits. The last applies to every later
 // failure.
 func policy(retries int, planned bool, waits ...time.Duration) *backlog.Policy {
 	return &backlog.Policy{
@@ -203,11 +203,11 @@ func policy(retries int, planned bool, waits ...time.Duration) *backlog.Policy {
 	}
 }
 
-// A policyTable is a kind of table whose failed records a policy holds back.
+// A policyTable is a kind of table with a policy that counts failures.
 type policyTable struct {
 	name  string
 	table Table
-	few   bool // cases show what others do not
+	few   bool // only a few cases differ from those of the other tables
 }
 
 var policyTables = []policyTable{
@@ -220,7 +220,7 @@ var policyTables = []policyTable{
 	{"PlannedEndless", Table{Policy: plannedEndless}, true},
 }
 
-// refreshTable is one of the refresh policy.
+// refreshTable is a table of the refresh policy.
 var refreshTable = Table{Refresh: true, Dead: true, Notes: true}
 
 var noDates = []string{"skip", "oldest", "newest"}
@@ -302,7 +302,7 @@ func allCases() (list []testCase) {
 	return list
 }
 
-// with returns a case on such a table, or one that is changed.
+// with returns a case on such a table, after the changes.
 func (x policyTable) with(what string, run func(*fixture), change ...func(*Table)) testCase {
 	c := testCase{name: x.name + what, table: x.table, run: run}
 	for _, f := range change {
@@ -314,7 +314,7 @@ func (x policyTable) with(what string, run func(*fixture), change ...func(*Table
 func dead(t *Table) { t.Dead = true }
 func full(t *Table) { t.Dead, t.Times, t.Notes = true, true, true }
 
-// promiseCases are the cases of what is promised about rows that others change.
+// promiseCases are the cases of the promises about rows that other programs change.
 func promiseCases() []testCase {
 	once := func(planned bool) *backlog.Policy { return policy(3, planned, time.Minute) }
 	return []testCase{

@@ -10,9 +10,8 @@ import (
 	"backlog/backlog"
 )
 
-// testWalk walks both lanes of rows of every kind: whatever the order in which
-// they came, with clocks finer than the column and in other zones. Reading writes
-// nothing.
+// testWalk walks both lanes of rows of every kind, inserted in random order, with
+// times that are finer than the column and in other zones. Reading writes nothing.
 func testWalk(f *fixture) {
 	f.specimens(120, 1)
 	step, since := f.h.Precision(), now.Add(-edge)
@@ -28,7 +27,7 @@ func testWalk(f *fixture) {
 			f.wantLane(q, 25)
 		}
 		q = query(lane)
-		q.Widest = true // and a record must outlive the page it came with
+		q.Widest = true // and a record must be valid longer than its page
 		w := f.wantLane(q, 1)
 		if other := f.another(); f.table.NoDate == "skip" {
 			for i := 0; i < len(w.got); i += 1 + len(w.got)/4 {
@@ -39,8 +38,8 @@ func testWalk(f *fixture) {
 	f.same("walks through both lanes")
 }
 
-// testRandom walks few random rows, and random parts of a lane, in random pages; also
-// between places whose records are gone, or settled, when newer ones have come.
+// testRandom walks a few random rows, and random parts of a lane, in random pages. Records at the
+// ends of a part may be deleted or settled by then, and newer ones inserted.
 func testRandom(f *fixture) {
 	for seed := range uint64(f.walks) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -76,8 +75,8 @@ func testRandom(f *fixture) {
 	}
 }
 
-// pairs inserts fresh rows, two of each time, with all the digits that the column
-// has.
+// pairs inserts fresh rows, two of each time, with all digits that the column
+// can have.
 func (f *fixture) pairs(n int) {
 	f.Helper()
 	for i := range n {
@@ -85,7 +84,7 @@ func (f *fixture) pairs(n int) {
 	}
 }
 
-// testCursor walks from and to every place, before and behind its record.
+// testCursor walks from every place and to every place, before and behind its record.
 func testCursor(f *fixture) {
 	for _, lane := range bothLanes {
 		f.wantLane(query(lane))
@@ -100,7 +99,7 @@ func testCursor(f *fixture) {
 	}
 }
 
-// testNotDue has ten records that are due among many that are not: they are one
+// testNotDue has ten records that are due among many that are not. The ten are on one
 // page.
 func testNotDue(f *fixture) {
 	const many, few = 1000, 10
@@ -119,8 +118,8 @@ func testNotDue(f *fixture) {
 	}
 }
 
-// testCancelled: a call on a cancelled context comes back at once, with an error
-// that is final, and has done nothing.
+// testCancelled calls each method with a cancelled context: it returns at once, with an
+// error that is final, and has done nothing.
 func testCancelled(f *fixture) {
 	f.pairs(3)
 	records := f.pending()
@@ -158,8 +157,8 @@ func (f *fixture) wantCancelled(call string, err error) {
 	}
 }
 
-// testKeys walks and settles records whose order is decided by their keys, and records
-// with keys that a careless store mistakes for others.
+// testKeys walks and settles records whose order depends on their keys, and records with
+// keys that a careless store takes for others.
 func testKeys(f *fixture) {
 	for i := range 30 {
 		f.insert(f.row(i*11%30, []string{Fresh, Fresh, Fresh, Failed, Failed}[i%5], time.Duration(i%3)*time.Minute))
@@ -179,8 +178,8 @@ func testKeys(f *fixture) {
 }
 
 // settleEvery settles every n-th pending record; the first two are conflicts. The records
-// between must stay: a condition on each part of a composite key by itself writes more
-// rows than the group has.
+// between them must stay: a store that compares each part of a composite key on its own writes
+// more rows than the group has.
 func (f *fixture) settleEvery(n int) {
 	f.Helper()
 	records := f.pending()
@@ -195,7 +194,7 @@ func (f *fixture) settleEvery(n int) {
 	f.wantLane(query(backlog.Fresh))
 }
 
-// oddKeys are keys that a careless store mistakes for others, mostly for the one behind.
+// oddKeys are keys that a careless store takes for others, mostly for the next one.
 var oddKeys = map[Keys][]backlog.Key{
 	IntKeys: {
 		backlog.NewKey(int64(-1)), backlog.NewKey(int64(1)), backlog.NewKey(int64(0x80000000)), backlog.NewKey(int64(-0x80000001)),
