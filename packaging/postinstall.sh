@@ -1,5 +1,5 @@
 #!/bin/sh
-# A daemon that runs goes on with the new program; a new one starts when its configuration is written.
+# A running daemon is restarted with the new program. A new one is started by the user, once its configuration is written.
 set -e
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The state and its owner stay until the package is purged; rpm has no such step, and leaves them.
+# The state folder and its owner are removed when the package is purged. rpm has no such step and keeps them.
 set -e
 if [ "$1" = purge ]; then
 	rm -rf /var/lib/backlog

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ends the daemons, unless an upgrade follows (upgrade for dpkg, 1 for rpm).
+# Ends the daemons, unless this is an upgrade (argument: upgrade by dpkg, 1 by rpm).
 set -e
 case $1 in upgrade | 1) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0
