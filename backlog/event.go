@@ -48,7 +48,7 @@ func observe(f func(Event), now func() time.Time, ev Event) {
 type EventKind string
 
 const (
-	PassStarted  EventKind = "pass started"  // Tier, Report: what is known before
+	PassStarted  EventKind = "pass started"  // Tier, Report: what is known at the start
 	PassEnded    EventKind = "pass ended"    // Tier, Report, Err: why it could not be finished
 	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 for the answer to a record that was handed over
 	Settled      EventKind = "settled"       // Tier, N: outcomes of attempts that have been written

@@ -22,8 +22,8 @@ import (
 // record. It must return soon after ctx is done. Nil then means that the work was
 // done, and is settled as a success. An error is a failure if Engine.Timeout ended
 // ctx, and no attempt if a stop did. An attempt is repeated when a crash comes
-// between its end and its settlement. Handlers that must not act twice recognize
-// a repetition by the record's Key or a key of their own.
+// between its end and its settlement. The repetition has another AttemptID, so that
+// handlers that must not act twice go by the record's Key or a key of their own.
 //
 // A Handler may do more. The engine looks for these interfaces, and does without what a
 // Handler does not have:

@@ -258,7 +258,7 @@ var clocks = map[string]string{
 	"backlog/run.go":                 "how long a stop has lasted: likewise",
 	"backlog/loop.go":                "the default of Now",
 	"backlog/daemon/daemon.go":       "the default of Loop.Now",
-	"backlog/gate.go":                "how long the store has been unavailable: time that passes",
+	"backlog/health.go":              "how long the store has been unavailable: time that passes",
 	"backlog/table/db/db.go":         "how long another program's lock is waited for: time that passes",
 	"backlog/handler/http/http.go":   "the default of Now",
 	"backlog/handler/exec/exec.go":   "how long the output of a program that has ended is waited for: likewise",
