@@ -175,8 +175,16 @@ func TestAccessOfInit(t *testing.T) {
 	s.chmod(0o555, ".")
 	defer s.chmod(0o777, ".")
 	for _, x := range []struct{ database, want, cure string }{
-		{"new.db", "the database file new.db cannot be opened: unable to open database file", "give this user the right to read it, and to create files in its folder"},
-		{"backlog.db", "the database backlog.db cannot be written to: attempt to write a readonly database", "give this user the right to write the file, and to create others in its folder"},
+		{
+			database: "new.db",
+			want:     "the database file new.db cannot be opened: unable to open database file",
+			cure:     "give this user the right to read it, and to create files in its folder",
+		},
+		{
+			database: "backlog.db",
+			want:     "the database backlog.db cannot be written to: attempt to write a readonly database",
+			cure:     "give this user the right to write the file, and to create others in its folder",
+		},
 	} {
 		status, out, log := s.run("init", "--create-table", "--database", "sqlite:"+x.database)
 		testkit.Equal(t, x.database+": exit status", status, 1)

@@ -176,20 +176,25 @@ type brokerFault struct {
 // Faults that take seconds. The worker has a record when they begin.
 var rightFaults = []brokerFault{
 	{
-		"wrong password",
-		func(s *stage) { s.ctl("change_password", s.user, "other"); s.cut() },
-		func(s *stage) { s.ctl("change_password", s.user, "word") },
-		"the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL", "the broker refuses the user or the password of the URL", false, 0,
+		name:   "wrong password",
+		do:     func(s *stage) { s.ctl("change_password", s.user, "other"); s.cut() },
+		mend:   func(s *stage) { s.ctl("change_password", s.user, "word") },
+		source: "the broker refuses the user or the password of the URL",
+		daemon: "the broker refuses the user or the password of the URL",
+		worker: "the broker refuses the user or the password of the URL",
+		lasts:  0,
 	},
 	{
-		"right revoked",
-		func(s *stage) {
+		name: "right revoked",
+		do: func(s *stage) {
 			s.send("bad-right", nil)
 			s.ctl("set_permissions", "--vhost", s.vhost, s.user, ".*", "^$", ".*")
 			s.cut()
 		},
-		func(s *stage) { s.ctl("set_permissions", "--vhost", s.vhost, s.user, ".*", ".*", ".*"); s.cut() },
-		"the user may not do that: ACCESS_REFUSED", "the user may not do that: ACCESS_REFUSED", "", false, 0,
+		mend:   func(s *stage) { s.ctl("set_permissions", "--vhost", s.vhost, s.user, ".*", ".*", ".*"); s.cut() },
+		source: "the user may not do that: ACCESS_REFUSED",
+		daemon: "the user may not do that: ACCESS_REFUSED",
+		lasts:  0,
 	},
 }
 

@@ -17,19 +17,57 @@ func TestCrontabIsQuiet(t *testing.T) {
 		sql  string
 		cfg  string
 	}{
-		{"ON UPDATE", inMySQL, columns + ", updated_at timestamp NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP)" + row, ""},
-		{"MyISAM", inMySQL, columns + ") ENGINE = MyISAM" + row, ""},
-		{"a log without transactions", inMySQL, columns + "); CREATE TABLE log (id int) ENGINE = MyISAM; CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO log VALUES (new.id)" + row, ""},
-		{"a trigger", inMySQL, columns + ", updated_at timestamp NULL); CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.updated_at = now()" + row, ""},
-		{"a trigger", inPostgres, columns + ", updated_at timestamptz); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.updated_at := now(); RETURN new; END $$; " +
-			"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()" + row, ""},
-		{"a trigger", inSQLite, columns + ", updated_at text); CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET updated_at = datetime('now') WHERE id = new.id; END" + row, ""},
-		{"a long status", inMySQL, strings.Replace(columns, "varchar(20)", "text", 1) + ")" + row, ""},
-		{"error: keep", inMySQL, columns + ")" + row, "table: {name: jobs}\nstatuses: {error: keep}"},
-		{"error: keep", inPostgres, columns + ")" + row, "table: {name: jobs}\nstatuses: {error: keep}"},
-		{"error: keep", inSQLite, columns + ")" + row, "table: {name: jobs}\nstatuses: {error: keep}"},
-		{"mixed forms", inSQLite, columns + ", touched text); INSERT INTO jobs VALUES (7, 'x', '2026-02-10 11:00:00', '2026-02-10'), (8, 'x', '2026-02-10 11:00:00', '2026-02-10T11:00:00Z')" + row,
-			"table: {name: jobs, touch: {touched: now}}"},
+		{name: "ON UPDATE", on: inMySQL, sql: columns + ", updated_at timestamp NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP)" + row},
+		{name: "MyISAM", on: inMySQL, sql: columns + ") ENGINE = MyISAM" + row},
+		{
+			name: "a log without transactions",
+			on:   inMySQL,
+			sql:  columns + "); CREATE TABLE log (id int) ENGINE = MyISAM; CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO log VALUES (new.id)" + row,
+		},
+		{
+			name: "a trigger",
+			on:   inMySQL,
+			sql:  columns + ", updated_at timestamp NULL); CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.updated_at = now()" + row,
+		},
+		{
+			name: "a trigger",
+			on:   inPostgres,
+			sql: columns + ", updated_at timestamptz); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.updated_at := now(); RETURN new; END $$; " +
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()" + row,
+		},
+		{
+			name: "a trigger",
+			on:   inSQLite,
+			sql:  columns + ", updated_at text); CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET updated_at = datetime('now') WHERE id = new.id; END" + row,
+		},
+		{name: "a long status", on: inMySQL, sql: strings.Replace(columns, "varchar(20)", "text", 1) + ")" + row},
+		{
+			name: "error: keep",
+			on:   inMySQL,
+			sql:  columns + ")" + row,
+			cfg: `table: {name: jobs}
+statuses: {error: keep}`,
+		},
+		{
+			name: "error: keep",
+			on:   inPostgres,
+			sql:  columns + ")" + row,
+			cfg: `table: {name: jobs}
+statuses: {error: keep}`,
+		},
+		{
+			name: "error: keep",
+			on:   inSQLite,
+			sql:  columns + ")" + row,
+			cfg: `table: {name: jobs}
+statuses: {error: keep}`,
+		},
+		{
+			name: "mixed forms",
+			on:   inSQLite,
+			sql:  columns + ", touched text); INSERT INTO jobs VALUES (7, 'x', '2026-02-10 11:00:00', '2026-02-10'), (8, 'x', '2026-02-10 11:00:00', '2026-02-10T11:00:00Z')" + row,
+			cfg:  "table: {name: jobs, touch: {touched: now}}",
+		},
 	} {
 		t.Run(r.name+"/"+r.on.name, func(t *testing.T) {
 			t.Parallel()

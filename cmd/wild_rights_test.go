@@ -19,8 +19,12 @@ func TestWildRights(t *testing.T) {
 		policy, columns string
 		failed          string // what the policy has left behind, as a condition
 	}{
-		{"fibonacci", "failures int, last_failure timestamp NULL", "failures = 2 AND last_failure > '2026-02-10 12:00:00'"},
-		{"exponential", "attempt_count int, last_attempt_time timestamp NULL, next_attempt_time timestamp NULL, in_retry boolean", "attempt_count = 2 AND next_attempt_time > last_attempt_time"},
+		{policy: "fibonacci", columns: "failures int, last_failure timestamp NULL", failed: "failures = 2 AND last_failure > '2026-02-10 12:00:00'"},
+		{
+			policy:  "exponential",
+			columns: "attempt_count int, last_attempt_time timestamp NULL, next_attempt_time timestamp NULL, in_retry boolean",
+			failed:  "attempt_count = 2 AND next_attempt_time > last_attempt_time",
+		},
 	} {
 		for _, k := range []wildKind{inPostgres, inMySQL} {
 			t.Run(x.policy+"/"+k.name, func(t *testing.T) {

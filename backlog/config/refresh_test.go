@@ -21,14 +21,37 @@ func loadRefresh(t *testing.T, settings, more string) (*config.Config, error) {
 func TestRefreshSettings(t *testing.T) {
 	const twice = "1. Refresh BigTable twice per day at 6 AM and 4 PM\n2. Allow 1 hour to complete\n3. Retry policy:\n   - On the first failure, retry immediately.\n4. Give up after the final unsuccessful retry"
 	for _, c := range []struct{ settings, want string }{
-		{"every: 2h\ntimeout: PT1H", `{"name":"refresh","every_seconds":7200,"timeout_seconds":3600,"intervals_seconds":[0,60,300,900,1800,3600],"align":true,"after_last":"disable"}`},
-		{"schedule: none\ntimeout: 1m\nintervals: [0, PT5M]\nalign: false\nafter_last: wait\ngive_up_after: P7D\nreason: 'no: {error}'",
-			`{"name":"refresh","schedule":"none","timeout_seconds":60,"intervals_seconds":[0,300],"align":false,"after_last":"wait","give_up_after_seconds":604800,"reason":"no: {error}"}`},
-		{"rrule: {column: refresh_rrule}\ntimeout: 1m", `{"name":"refresh","rrule_column":"refresh_rrule","timeout_seconds":60,"intervals_seconds":[0,60,300,900,1800,3600],"align":true,"after_last":"disable"}`},
-		{"rrule: FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0\nanchor: day\ntimeout: 1h\nintervals: [0]",
-			`{"name":"refresh","rrule":"FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0","timeout_seconds":3600,"intervals_seconds":[0],"align":true,"after_last":"disable"}`},
-		{"expr: |\n  " + strings.ReplaceAll(twice, "\n", "\n  "),
-			`{"name":"refresh","rrule":"FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0","timeout_seconds":3600,"intervals_seconds":[0],"align":true,"after_last":"disable"}`},
+		{
+			settings: `every: 2h
+timeout: PT1H`,
+			want: `{"name":"refresh","every_seconds":7200,"timeout_seconds":3600,"intervals_seconds":[0,60,300,900,1800,3600],"align":true,"after_last":"disable"}`,
+		},
+		{
+			settings: `schedule: none
+timeout: 1m
+intervals: [0, PT5M]
+align: false
+after_last: wait
+give_up_after: P7D
+reason: 'no: {error}'`,
+			want: `{"name":"refresh","schedule":"none","timeout_seconds":60,"intervals_seconds":[0,300],"align":false,"after_last":"wait","give_up_after_seconds":604800,"reason":"no: {error}"}`,
+		},
+		{
+			settings: `rrule: {column: refresh_rrule}
+timeout: 1m`,
+			want: `{"name":"refresh","rrule_column":"refresh_rrule","timeout_seconds":60,"intervals_seconds":[0,60,300,900,1800,3600],"align":true,"after_last":"disable"}`,
+		},
+		{
+			settings: `rrule: FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0
+anchor: day
+timeout: 1h
+intervals: [0]`,
+			want: `{"name":"refresh","rrule":"FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0","timeout_seconds":3600,"intervals_seconds":[0],"align":true,"after_last":"disable"}`,
+		},
+		{
+			settings: "expr: |\n  " + strings.ReplaceAll(twice, "\n", "\n  "),
+			want:     `{"name":"refresh","rrule":"FREQ=DAILY;BYHOUR=6,16;BYMINUTE=0;BYSECOND=0","timeout_seconds":3600,"intervals_seconds":[0],"align":true,"after_last":"disable"}`,
+		},
 	} {
 		cfg, err := loadRefresh(t, c.settings, "timezone: Europe/Berlin\n")
 		if err != nil {
@@ -51,17 +74,52 @@ func TestRefreshSettings(t *testing.T) {
 
 func TestRefreshRefuses(t *testing.T) {
 	for _, c := range []struct{ settings, more, want string }{
-		{"timeout: 1h", "", "a.yaml:3: policy.refresh.every: missing, and so are rrule and schedule; say when, such as every: 2h"},
-		{"every: 2h", "", "a.yaml:3: policy.refresh.timeout: missing or 0; say how long an attempt may take, such as timeout: 1h"},
-		{"every: 2h\ntimeout: 1h\nschedule: none", "", "a.yaml:4: policy.refresh.every: rrule, every and schedule each say when; keep one of them"},
-		{"every: 2h\ntimeout: 1h\nintervals: []", "", "a.yaml:6: policy.refresh.intervals: is an empty list; name at least one interval"},
-		{"rrule: FREQ=HOURLY;BYHOUR=1\ntimeout: 1h", "", "a.yaml:4: policy.refresh.rrule: "},
-		{"every: 2h\ntimeout: 1h\nreason: 'gave up {foo}'", "", "a.yaml:6: policy.refresh.reason: {foo} is unknown; known here: {attempts}, {error}, {failing_since}"},
-		{"expr: Refresh it now and then", "", "a.yaml:4: policy.refresh.expr: line 1: "},
-		{"every: 2h\nexpr: Refresh it every 2 hours", "", "a.yaml:5: policy.refresh.expr: says all but columns and anchor; remove the other settings, or expr"},
-		{"every: 2h\ntimeout: 1h", "handler: {timeout: 2h}\n", "a.yaml:7: handler.timeout: 2h is longer than the policy's timeout of 1h, after which an attempt has failed; write 1h or less, or leave it out"},
-		{"expr: |\n  Refresh it every 2 hours\n  Allow 1 hour\n  On the first failure, retry immediately\n  Give up after one week of unsuccessful refresh attempts\n  Email the customer that it is off", "",
-			"a.yaml:4: policy.refresh.expr: says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence"},
+		{settings: "timeout: 1h", want: "a.yaml:3: policy.refresh.every: missing, and so are rrule and schedule; say when, such as every: 2h"},
+		{settings: "every: 2h", want: "a.yaml:3: policy.refresh.timeout: missing or 0; say how long an attempt may take, such as timeout: 1h"},
+		{
+			settings: `every: 2h
+timeout: 1h
+schedule: none`,
+			want: "a.yaml:4: policy.refresh.every: rrule, every and schedule each say when; keep one of them",
+		},
+		{
+			settings: `every: 2h
+timeout: 1h
+intervals: []`,
+			want: "a.yaml:6: policy.refresh.intervals: is an empty list; name at least one interval",
+		},
+		{
+			settings: `rrule: FREQ=HOURLY;BYHOUR=1
+timeout: 1h`,
+			want: "a.yaml:4: policy.refresh.rrule: ",
+		},
+		{
+			settings: `every: 2h
+timeout: 1h
+reason: 'gave up {foo}'`,
+			want: "a.yaml:6: policy.refresh.reason: {foo} is unknown; known here: {attempts}, {error}, {failing_since}",
+		},
+		{settings: "expr: Refresh it now and then", want: "a.yaml:4: policy.refresh.expr: line 1: "},
+		{
+			settings: `every: 2h
+expr: Refresh it every 2 hours`,
+			want: "a.yaml:5: policy.refresh.expr: says all but columns and anchor; remove the other settings, or expr",
+		},
+		{
+			settings: `every: 2h
+timeout: 1h`,
+			more: "handler: {timeout: 2h}\n",
+			want: "a.yaml:7: handler.timeout: 2h is longer than the policy's timeout of 1h, after which an attempt has failed; write 1h or less, or leave it out",
+		},
+		{
+			settings: `expr: |
+  Refresh it every 2 hours
+  Allow 1 hour
+  On the first failure, retry immediately
+  Give up after one week of unsuccessful refresh attempts
+  Email the customer that it is off`,
+			want: "a.yaml:4: policy.refresh.expr: says that the customer is told, and nothing does it; add on_dead: {mail: …}, or remove the sentence",
+		},
 	} {
 		_, err := loadRefresh(t, c.settings, c.more)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -27,11 +27,32 @@ func TestStrangersAtThePort(t *testing.T) {
 		kind, says, want string
 		away             bool
 	}{
-		{"mysql", "SSH-2.0-OpenSSH_9.9\r\n", "the MySQL server at ADDR broke the connection off; name host and port of a MySQL or MariaDB server in the database URL", true},
-		{"mysql", packet + "\x0a5.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
-		{"mysql", packet + "\x095.\x00\x01", "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL", false},
-		{"postgres", packet + "\x0a5.5.5-10.11.6-MariaDB\x00", "there is no PostgreSQL server at ADDR, but something else; correct host and port, or write mysql://… for MySQL and MariaDB", false},
-		{"postgres", "", "the PostgreSQL server at ADDR broke the connection off; name host and port of a PostgreSQL server in the database URL", true},
+		{
+			kind: "mysql",
+			says: "SSH-2.0-OpenSSH_9.9\r\n",
+			want: "the MySQL server at ADDR broke the connection off; name host and port of a MySQL or MariaDB server in the database URL",
+			away: true,
+		},
+		{
+			kind: "mysql",
+			says: packet + "\x0a5.\x00\x01",
+			want: "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL",
+		},
+		{
+			kind: "mysql",
+			says: packet + "\x095.\x00\x01",
+			want: "there is no MySQL server at ADDR, but something else; correct host and port, or write postgres://… for PostgreSQL",
+		},
+		{
+			kind: "postgres",
+			says: packet + "\x0a5.5.5-10.11.6-MariaDB\x00",
+			want: "there is no PostgreSQL server at ADDR, but something else; correct host and port, or write mysql://… for MySQL and MariaDB",
+		},
+		{
+			kind: "postgres",
+			want: "the PostgreSQL server at ADDR broke the connection off; name host and port of a PostgreSQL server in the database URL",
+			away: true,
+		},
 	} {
 		addr := speaker(t, tt.says)
 		_, err := openDB(t.Context(), tt.kind+"://u:s3cret@"+addr+"/x", table.Options{})
@@ -71,24 +92,53 @@ func TestHindrances(t *testing.T) {
 		err  error
 		want string
 	}{
-		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"},
-			"locked by another session: Lock wait timeout exceeded; SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
-		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1040, Message: "Too many connections"},
-			"the database has no connection left: Too many connections; let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
-		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1290, Message: "The MariaDB server is running with the --read-only option so it cannot execute this statement"},
-			"the database takes no writes: The MariaDB server is running with the --read-only option so it cannot execute this statement; name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"},
-		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1317, Message: "Query execution was interrupted"}, "the statement was cancelled: Query execution was interrupted"},
-		{mysql.Dialect, &mysqldriver.MySQLError{Number: 1969, Message: "Query execution was interrupted (max_statement_time exceeded)"},
-			"a statement takes longer than its time limit: Query execution was interrupted (max_statement_time exceeded); " + db.LookAtIndexes},
-		{mysql.Dialect, driver.ErrBadConn, "the database is away: the connection broke off; the server's log tells why"},
-		{postgres.Dialect, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"},
-			"locked by another session: canceling statement due to lock timeout; pg_stat_activity tells by whom: look for the oldest xact_start"},
-		{postgres.Dialect, &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}, "the statement was cancelled: canceling statement due to user request"},
-		{postgres.Dialect, &pgconn.PgError{Code: "57014", Message: "canceling statement due to statement timeout"},
-			"a statement takes longer than its time limit: canceling statement due to statement timeout; " + db.LookAtIndexes},
-		{postgres.Dialect, &pgconn.PgError{Code: "53300", Message: "remaining connection slots are reserved"},
-			"the database has no connection left: remaining connection slots are reserved; let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
-		{postgres.Dialect, sql.ErrConnDone, "the database is away: the connection broke off; the server's log tells why"},
+		{
+			d:    mysql.Dialect,
+			err:  &mysqldriver.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"},
+			want: "locked by another session: Lock wait timeout exceeded; SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom",
+		},
+		{
+			d:    mysql.Dialect,
+			err:  &mysqldriver.MySQLError{Number: 1040, Message: "Too many connections"},
+			want: "the database has no connection left: Too many connections; let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows",
+		},
+		{
+			d:    mysql.Dialect,
+			err:  &mysqldriver.MySQLError{Number: 1290, Message: "The MariaDB server is running with the --read-only option so it cannot execute this statement"},
+			want: "the database takes no writes: The MariaDB server is running with the --read-only option so it cannot execute this statement; name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0",
+		},
+		{
+			d:    mysql.Dialect,
+			err:  &mysqldriver.MySQLError{Number: 1317, Message: "Query execution was interrupted"},
+			want: "the statement was cancelled: Query execution was interrupted",
+		},
+		{
+			d:    mysql.Dialect,
+			err:  &mysqldriver.MySQLError{Number: 1969, Message: "Query execution was interrupted (max_statement_time exceeded)"},
+			want: "a statement takes longer than its time limit: Query execution was interrupted (max_statement_time exceeded); " + db.LookAtIndexes,
+		},
+		{d: mysql.Dialect, err: driver.ErrBadConn, want: "the database is away: the connection broke off; the server's log tells why"},
+		{
+			d:    postgres.Dialect,
+			err:  &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"},
+			want: "locked by another session: canceling statement due to lock timeout; pg_stat_activity tells by whom: look for the oldest xact_start",
+		},
+		{
+			d:    postgres.Dialect,
+			err:  &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"},
+			want: "the statement was cancelled: canceling statement due to user request",
+		},
+		{
+			d:    postgres.Dialect,
+			err:  &pgconn.PgError{Code: "57014", Message: "canceling statement due to statement timeout"},
+			want: "a statement takes longer than its time limit: canceling statement due to statement timeout; " + db.LookAtIndexes,
+		},
+		{
+			d:    postgres.Dialect,
+			err:  &pgconn.PgError{Code: "53300", Message: "remaining connection slots are reserved"},
+			want: "the database has no connection left: remaining connection slots are reserved; let its administrator raise the limit, or end sessions that pg_stat_activity shows",
+		},
+		{d: postgres.Dialect, err: sql.ErrConnDone, want: "the database is away: the connection broke off; the server's log tells why"},
 	} {
 		err := (&db.DB{Server: tt.d}).Wrap(t.Context(), tt.err)
 		if err == nil {

@@ -174,18 +174,51 @@ func TestValuesThatAColumnCannotHold(t *testing.T) {
 		change func(*mapping.Mapping)
 		want   string
 	}{
-		{func(m *mapping.Mapping) {}, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not given, this is its default)"},
-		{func(m *mapping.Mapping) { m.New = is(text("NEW")) }, "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold"},
-		{func(m *mapping.Mapping) { m.New.Values = []mapping.Value{text("0")} }, "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not given, this is its default)"},
-		{func(m *mapping.Mapping) { numbers(m); m.Success = is(text("2.5")) }, "statuses.success: 2.5 is not a whole number, and column status is INTEGER; give statuses.success a value that the column can hold"},
-		{func(m *mapping.Mapping) { numbers(m); m.Dead = is(null) }, "statuses.dead: column status must not be NULL; give it a value"},
-		{func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("much"))} }, "table.where: much is not a number, and column amount is REAL; give table.where a value that the column can hold"},
-		{func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("inf"))} }, "table.where: inf is not a number, and column amount is REAL; give table.where a value that the column can hold"},
-		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", text("long"))} }, `table.touch: "long" is longer than column short allows (VARCHAR(3)); write a shorter one`},
-		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", null)} }, "table.touch: column short must not be NULL; give it a value"},
-		{func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("double_amount", text("1"))} }, "table.touch: column double_amount is computed by the database and cannot be written; name another"},
-		{func(m *mapping.Mapping) { numbers(m); m.Attempts = "double_amount" }, "table.attempts: column double_amount is computed by the database and cannot be written; name another"},
-		{func(m *mapping.Mapping) { numbers(m); m.LastError = "double_amount" }, "table.last_error: column double_amount is computed by the database and cannot be written; name another"},
+		{
+			change: func(m *mapping.Mapping) {},
+			want:   "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold (statuses.new is not given, this is its default)",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.New = is(text("NEW")) },
+			want:   "statuses.new: NEW is not a whole number, and column status is INTEGER; give statuses.new a value that the column can hold",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.New.Values = []mapping.Value{text("0")} },
+			want:   "statuses.error: ERROR is not a whole number, and column status is INTEGER; give statuses.error a value that the column can hold (statuses.error is not given, this is its default)",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Success = is(text("2.5")) },
+			want:   "statuses.success: 2.5 is not a whole number, and column status is INTEGER; give statuses.success a value that the column can hold",
+		},
+		{change: func(m *mapping.Mapping) { numbers(m); m.Dead = is(null) }, want: "statuses.dead: column status must not be NULL; give it a value"},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("much"))} },
+			want:   "table.where: much is not a number, and column amount is REAL; give table.where a value that the column can hold",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Where = []mapping.Condition{cond("amount", text("inf"))} },
+			want:   "table.where: inf is not a number, and column amount is REAL; give table.where a value that the column can hold",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", text("long"))} },
+			want:   `table.touch: "long" is longer than column short allows (VARCHAR(3)); write a shorter one`,
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("short", null)} },
+			want:   "table.touch: column short must not be NULL; give it a value",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Touch = []mapping.Assignment{set("double_amount", text("1"))} },
+			want:   "table.touch: column double_amount is computed by the database and cannot be written; name another",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.Attempts = "double_amount" },
+			want:   "table.attempts: column double_amount is computed by the database and cannot be written; name another",
+		},
+		{
+			change: func(m *mapping.Mapping) { numbers(m); m.LastError = "double_amount" },
+			want:   "table.last_error: column double_amount is computed by the database and cannot be written; name another",
+		},
 	} {
 		f := newFile(t, columns)
 		m := plainMapping()

@@ -86,15 +86,34 @@ func layouts(list ...string) func(time.Time, int) string {
 }
 
 var mixtures = []mixture{
-	{"text", "VARCHAR(40)", layouts("2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z", "2006-01-02 15:04:05.000", "2006-01-02T15:04:05.000+00:00", "2006-01-02T15:04"),
-		[]string{"'1770724801'", "'1770724801000'", "'20260210113000'", "'garbage'", "'2026-02-10'", "'10.02.2026'", "'20.02.2026'", "'2026/02/10 11:30'", "' 2026-02-10 11:30:00'", "'2026-02-10 11:30:00+01:00'"},
-		[]string{"1770724801", "1770724801000", "2461082.5", "x'ff'"}},
-	{"text of 14 digits", "VARCHAR(40)", layouts("20060102150405"),
-		[]string{"'2026-02-10 11:30:00'", "'2026-02-10T11:30:00Z'", "'1770724801'", "'garbage'"}, []string{"x'ff'"}},
-	{"seconds", "BIGINT", func(t time.Time, _ int) string { return strconv.FormatInt(t.Unix(), 10) },
-		[]string{"1770724801000", "1770724801000000", "20260210113000", "20260210", "1"}, []string{"'2026-02-10 11:30:00'", "'garbage'", "2461082.5"}},
-	{"milliseconds", "BIGINT", func(t time.Time, _ int) string { return strconv.FormatInt(t.UnixMilli(), 10) },
-		[]string{"1770724801", "1770724801000000", "20260210"}, []string{"'2026-02-10 11:30:00'", "'garbage'"}},
+	{
+		name:   "text",
+		decl:   "VARCHAR(40)",
+		good:   layouts("2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z", "2006-01-02 15:04:05.000", "2006-01-02T15:04:05.000+00:00", "2006-01-02T15:04"),
+		strays: []string{"'1770724801'", "'1770724801000'", "'20260210113000'", "'garbage'", "'2026-02-10'", "'10.02.2026'", "'20.02.2026'", "'2026/02/10 11:30'", "' 2026-02-10 11:30:00'", "'2026-02-10 11:30:00+01:00'"},
+		lite:   []string{"1770724801", "1770724801000", "2461082.5", "x'ff'"},
+	},
+	{
+		name:   "text of 14 digits",
+		decl:   "VARCHAR(40)",
+		good:   layouts("20060102150405"),
+		strays: []string{"'2026-02-10 11:30:00'", "'2026-02-10T11:30:00Z'", "'1770724801'", "'garbage'"},
+		lite:   []string{"x'ff'"},
+	},
+	{
+		name:   "seconds",
+		decl:   "BIGINT",
+		good:   func(t time.Time, _ int) string { return strconv.FormatInt(t.Unix(), 10) },
+		strays: []string{"1770724801000", "1770724801000000", "20260210113000", "20260210", "1"},
+		lite:   []string{"'2026-02-10 11:30:00'", "'garbage'", "2461082.5"},
+	},
+	{
+		name:   "milliseconds",
+		decl:   "BIGINT",
+		good:   func(t time.Time, _ int) string { return strconv.FormatInt(t.UnixMilli(), 10) },
+		strays: []string{"1770724801", "1770724801000000", "20260210"},
+		lite:   []string{"'2026-02-10 11:30:00'", "'garbage'"},
+	},
 }
 
 // TestFormsBesideEachOther: a row of which a time is in another form than that of most is left

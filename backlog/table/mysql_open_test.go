@@ -100,10 +100,23 @@ func TestMySQLRefusals(t *testing.T) {
 		want   string
 		away   bool
 	}{
-		{"wrong password", func(u *url.URL) { u.User = url.UserPassword("backlog_nobody", "s3cret") }, "the database server does not let this user in: Access denied for user 'backlog_nobody'", false},
-		{"no such database", func(u *url.URL) { u.Path = "/backlog_none" }, "the database server has no such database: Unknown database 'backlog_none'; create it, or name another in the URL", false},
-		{"unreachable", func(u *url.URL) { u.Host, u.User = closed.Addr().String(), url.UserPassword("me", "s3cret") }, "connection refused", true},
-		{"ends at once", func(u *url.URL) { u.Host, u.User = mute.Addr().String(), url.UserPassword("me", "s3cret") }, "", true},
+		{
+			name:   "wrong password",
+			change: func(u *url.URL) { u.User = url.UserPassword("backlog_nobody", "s3cret") },
+			want:   "the database server does not let this user in: Access denied for user 'backlog_nobody'",
+		},
+		{
+			name:   "no such database",
+			change: func(u *url.URL) { u.Path = "/backlog_none" },
+			want:   "the database server has no such database: Unknown database 'backlog_none'; create it, or name another in the URL",
+		},
+		{
+			name:   "unreachable",
+			change: func(u *url.URL) { u.Host, u.User = closed.Addr().String(), url.UserPassword("me", "s3cret") },
+			want:   "connection refused",
+			away:   true,
+		},
+		{name: "ends at once", change: func(u *url.URL) { u.Host, u.User = mute.Addr().String(), url.UserPassword("me", "s3cret") }, away: true},
 	} {
 		u := *server
 		x.change(&u)

@@ -42,13 +42,29 @@ func TestMySQLPartitions(t *testing.T) {
 		decl, by string
 		key      []string
 	}{
-		{"DATETIME(3)", "RANGE COLUMNS (date_inserted) (PARTITION a VALUES LESS THAN ('2026-02-10 11:00'), PARTITION b VALUES LESS THAN (MAXVALUE))", []string{"id", "date_inserted"}},
-		{"DATETIME", "RANGE (TO_DAYS(date_inserted)) (PARTITION a VALUES LESS THAN (TO_DAYS('2026-02-10')), PARTITION b VALUES LESS THAN (MAXVALUE))", []string{"date_inserted", "id"}},
-		{"TIMESTAMP", "RANGE (UNIX_TIMESTAMP(date_inserted)) (PARTITION a VALUES LESS THAN (UNIX_TIMESTAMP('2026-02-10 11:00:00')), PARTITION b VALUES LESS THAN (MAXVALUE))", []string{"id", "date_inserted"}},
-		{"DATETIME", "KEY (id) PARTITIONS 5", []string{"id"}},
-		{"DATETIME", "HASH (id) PARTITIONS 5", []string{"id", "part"}},
-		{"DATETIME", "LIST COLUMNS (part) (PARTITION a VALUES IN ('a'), PARTITION b VALUES IN ('b', 'c'))", []string{"id", "part"}},
-		{"DATETIME", "LIST COLUMNS (status) (PARTITION a VALUES IN ('NEW', 'ERROR'), PARTITION b VALUES IN ('SUCCESS', 'DEAD'))", []string{"id", "status"}},
+		{
+			decl: "DATETIME(3)",
+			by:   "RANGE COLUMNS (date_inserted) (PARTITION a VALUES LESS THAN ('2026-02-10 11:00'), PARTITION b VALUES LESS THAN (MAXVALUE))",
+			key:  []string{"id", "date_inserted"},
+		},
+		{
+			decl: "DATETIME",
+			by:   "RANGE (TO_DAYS(date_inserted)) (PARTITION a VALUES LESS THAN (TO_DAYS('2026-02-10')), PARTITION b VALUES LESS THAN (MAXVALUE))",
+			key:  []string{"date_inserted", "id"},
+		},
+		{
+			decl: "TIMESTAMP",
+			by:   "RANGE (UNIX_TIMESTAMP(date_inserted)) (PARTITION a VALUES LESS THAN (UNIX_TIMESTAMP('2026-02-10 11:00:00')), PARTITION b VALUES LESS THAN (MAXVALUE))",
+			key:  []string{"id", "date_inserted"},
+		},
+		{decl: "DATETIME", by: "KEY (id) PARTITIONS 5", key: []string{"id"}},
+		{decl: "DATETIME", by: "HASH (id) PARTITIONS 5", key: []string{"id", "part"}},
+		{decl: "DATETIME", by: "LIST COLUMNS (part) (PARTITION a VALUES IN ('a'), PARTITION b VALUES IN ('b', 'c'))", key: []string{"id", "part"}},
+		{
+			decl: "DATETIME",
+			by:   "LIST COLUMNS (status) (PARTITION a VALUES IN ('NEW', 'ERROR'), PARTITION b VALUES IN ('SUCCESS', 'DEAD'))",
+			key:  []string{"id", "status"},
+		},
 	} {
 		key := ""
 		for _, c := range x.key {

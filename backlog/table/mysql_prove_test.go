@@ -43,30 +43,90 @@ func TestMySQLProof(t *testing.T) {
 		want                string // of the error; "": none
 		note                string
 	}{
-		{"plain", "status VARCHAR(20) DEFAULT 'NEW'", "", nil, "", ""},
-		{"enum", "status ENUM('NEW','DONE') DEFAULT 'NEW'", "", nil, `"ERROR" is none of the labels of column status: NEW, DONE`, ""},
-		{"enum with a quote", "status ENUM('NEW','it''s','SUCCESS','ERROR') DEFAULT 'NEW'", "", func(m *mapping.Mapping) { m.Error = is(text("it's")) }, "", ""},
-		{"too short", "status VARCHAR(5) DEFAULT 'NEW'", "", nil, `"SUCCESS" is longer than column status allows (varchar(5))`, ""},
-		{"check", "status VARCHAR(20) DEFAULT 'NEW' CHECK (status IN ('NEW', 'ERROR', 'it''s ('))", "", nil, "statuses.success: table BACKLOG does not take `status` = 'SUCCESS': Error 4025", ""},
-		{"check of other columns", "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME", ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)", nil, "statuses.success: table BACKLOG takes `status` = 'SUCCESS' only by what the row has in done_at", ""},
-		{"check that touch meets", "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME", ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)", func(m *mapping.Mapping) {
-			m.Touch = []mapping.Assignment{{Column: "done_at", Value: text("now")}}
-		}, "", ""},
-		{"out of range", "status TINYINT DEFAULT 0", "", numbers(0, 1, 300), "statuses.success: 300 is out of the range of column status, which is tinyint", ""},
-		{"unsigned", "status TINYINT UNSIGNED DEFAULT 0", "", numbers(0, -1, 200), "-1 is out of the range of column status, which is tinyint", ""},
-		{"not a number", "status INT DEFAULT 0", "", nil, "NEW is not a whole number", ""},
-		{"engine", "status VARCHAR(20) DEFAULT 'NEW'", ") ENGINE = MyISAM -- ", nil, "", "the storage engine of BACKLOG is MyISAM, which has no transactions"},
-		{"on update", "status VARCHAR(20) DEFAULT 'NEW', changed TIMESTAMP NULL ON UPDATE CURRENT_TIMESTAMP", "", nil, "", "column changed is set by the database whenever a row is written"},
-		{"trigger", "status VARCHAR(20) DEFAULT 'NEW'", "); CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW SET NEW.id = NEW.id; -- ", nil, "", "triggers run when a row is updated: tr"},
-		{"generated", "a VARCHAR(20) DEFAULT 'NEW', status VARCHAR(20) AS (a)", "", nil, "column status is computed by the database", ""},
-		{"not unique", "status VARCHAR(20) DEFAULT 'NEW', a INT", "", func(m *mapping.Mapping) { m.ID = []string{"a"} }, "table.id: a does not identify a row of BACKLOG", ""},
-		{"partitioned", "status VARCHAR(20) DEFAULT 'NEW', p INT DEFAULT 1, PRIMARY KEY (id, p)", ") PARTITION BY HASH (p) PARTITIONS 4 -- ", nil, "table.id: id does not identify a row of BACKLOG", ""},
-		{"zero dates", "status VARCHAR(20) DEFAULT 'NEW', gone DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00'", "", func(m *mapping.Mapping) {
-			m.Eligible = &mapping.Time{Column: "gone", Keep: true}
-		}, "", ""},
-		{"words", "status VARCHAR(20) DEFAULT 'NEW', `order by` INT DEFAULT 3", "", func(m *mapping.Mapping) {
-			m.Where = []mapping.Condition{cond("order by", text("3"))}
-		}, "", ""},
+		{name: "plain", columns: "status VARCHAR(20) DEFAULT 'NEW'"},
+		{name: "enum", columns: "status ENUM('NEW','DONE') DEFAULT 'NEW'", want: `"ERROR" is none of the labels of column status: NEW, DONE`},
+		{
+			name:    "enum with a quote",
+			columns: "status ENUM('NEW','it''s','SUCCESS','ERROR') DEFAULT 'NEW'",
+			change:  func(m *mapping.Mapping) { m.Error = is(text("it's")) },
+		},
+		{name: "too short", columns: "status VARCHAR(5) DEFAULT 'NEW'", want: `"SUCCESS" is longer than column status allows (varchar(5))`},
+		{
+			name:    "check",
+			columns: "status VARCHAR(20) DEFAULT 'NEW' CHECK (status IN ('NEW', 'ERROR', 'it''s ('))",
+			want:    "statuses.success: table BACKLOG does not take `status` = 'SUCCESS': Error 4025",
+		},
+		{
+			name:    "check of other columns",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME",
+			rest:    ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)",
+			want:    "statuses.success: table BACKLOG takes `status` = 'SUCCESS' only by what the row has in done_at",
+		},
+		{
+			name:    "check that touch meets",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', done_at DATETIME",
+			rest:    ", CONSTRAINT c CHECK (status <> 'SUCCESS' OR done_at IS NOT NULL)",
+			change: func(m *mapping.Mapping) {
+				m.Touch = []mapping.Assignment{{Column: "done_at", Value: text("now")}}
+			},
+		},
+		{
+			name:    "out of range",
+			columns: "status TINYINT DEFAULT 0",
+			change:  numbers(0, 1, 300),
+			want:    "statuses.success: 300 is out of the range of column status, which is tinyint",
+		},
+		{
+			name:    "unsigned",
+			columns: "status TINYINT UNSIGNED DEFAULT 0",
+			change:  numbers(0, -1, 200),
+			want:    "-1 is out of the range of column status, which is tinyint",
+		},
+		{name: "not a number", columns: "status INT DEFAULT 0", want: "NEW is not a whole number"},
+		{
+			name:    "engine",
+			columns: "status VARCHAR(20) DEFAULT 'NEW'",
+			rest:    ") ENGINE = MyISAM -- ",
+			note:    "the storage engine of BACKLOG is MyISAM, which has no transactions",
+		},
+		{
+			name:    "on update",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', changed TIMESTAMP NULL ON UPDATE CURRENT_TIMESTAMP",
+			note:    "column changed is set by the database whenever a row is written",
+		},
+		{
+			name:    "trigger",
+			columns: "status VARCHAR(20) DEFAULT 'NEW'",
+			rest:    "); CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW SET NEW.id = NEW.id; -- ",
+			note:    "triggers run when a row is updated: tr",
+		},
+		{name: "generated", columns: "a VARCHAR(20) DEFAULT 'NEW', status VARCHAR(20) AS (a)", want: "column status is computed by the database"},
+		{
+			name:    "not unique",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', a INT",
+			change:  func(m *mapping.Mapping) { m.ID = []string{"a"} },
+			want:    "table.id: a does not identify a row of BACKLOG",
+		},
+		{
+			name:    "partitioned",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', p INT DEFAULT 1, PRIMARY KEY (id, p)",
+			rest:    ") PARTITION BY HASH (p) PARTITIONS 4 -- ",
+			want:    "table.id: id does not identify a row of BACKLOG",
+		},
+		{
+			name:    "zero dates",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', gone DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00'",
+			change: func(m *mapping.Mapping) {
+				m.Eligible = &mapping.Time{Column: "gone", Keep: true}
+			},
+		},
+		{
+			name:    "words",
+			columns: "status VARCHAR(20) DEFAULT 'NEW', `order by` INT DEFAULT 3",
+			change: func(m *mapping.Mapping) {
+				m.Where = []mapping.Condition{cond("order by", text("3"))}
+			},
+		},
 	} {
 		k := key
 		if strings.Contains(x.columns, "PRIMARY KEY") {

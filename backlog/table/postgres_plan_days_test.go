@@ -115,12 +115,21 @@ func TestPostgresPlansOverDays(t *testing.T) {
 			known         bool // to the planner, at least once
 			analyzed      bool
 		}{
-			{"empty", "SELECT", 0, true, false},
-			{"every row pending", fmt.Sprintf(`INSERT INTO "BACKLOG" SELECT i, '%s', '2026-02-10 11:00Z'::timestamptz - i * interval '1 s', repeat('x', 100), 1 + i %% 3,
-				'2026-02-09 11:00Z'::timestamptz - i * interval '1 s', '2026-02-09 12:00Z'::timestamptz - i * interval '1 s', true FROM generate_series(1, %d) i`, status, n), n, false, false},
-			{"every row pending, analyzed", "ANALYZE", n, true, true},
-			{"hardly any pending", fmt.Sprintf(`UPDATE "BACKLOG" SET status = 'SUCCESS' WHERE id %% %d <> 0`, n/few), few, true, false},
-			{"hardly any pending, analyzed", "VACUUM ANALYZE", few, true, true},
+			{state: "empty", change: "SELECT", pending: 0, known: true},
+			{
+				state: "every row pending",
+				change: fmt.Sprintf(`INSERT INTO "BACKLOG" SELECT i, '%s', '2026-02-10 11:00Z'::timestamptz - i * interval '1 s', repeat('x', 100), 1 + i %% 3,
+				'2026-02-09 11:00Z'::timestamptz - i * interval '1 s', '2026-02-09 12:00Z'::timestamptz - i * interval '1 s', true FROM generate_series(1, %d) i`, status, n),
+				pending: n,
+			},
+			{state: "every row pending, analyzed", change: "ANALYZE", pending: n, known: true, analyzed: true},
+			{
+				state:   "hardly any pending",
+				change:  fmt.Sprintf(`UPDATE "BACKLOG" SET status = 'SUCCESS' WHERE id %% %d <> 0`, n/few),
+				pending: few,
+				known:   true,
+			},
+			{state: "hardly any pending, analyzed", change: "VACUUM ANALYZE", pending: few, known: true, analyzed: true},
 		} {
 			s.exec(x.change)
 			s.settled()

@@ -98,13 +98,25 @@ func TestPostgresOpen(t *testing.T) {
 		url, want string
 		away      bool
 	}{
-		{"postgres://u:s3cret@" + nobody.Addr().String() + "/x", "the PostgreSQL server at " + nobody.Addr().String() + " cannot be reached: connect: connection refused; start it there, or correct host and port in the database URL", true},
-		{"postgres://u:s3cret@" + silent.Addr().String() + "/x?sslmode=disable", "the PostgreSQL server at " + silent.Addr().String() + " broke the connection off", true},
-		{"postgres://u:s3cret@name.invalid/x", "the PostgreSQL server at name.invalid:5432: its name is not found; correct the host in the database URL", true},
-		{s.with(func(u *url.URL) { u.Path = "/no_such" }), "has no database no_such: database \"no_such\" does not exist; name another", false},
-		{s.as("no_such:s3cret"), "no_such", false},
-		{s.url + "&no_such_setting=1", "does not take a parameter of the URL: unrecognized configuration parameter \"no_such_setting\"", false},
-		{s.url + "&work_mem=x", "does not take a parameter of the URL: invalid value for parameter \"work_mem\"", false},
+		{
+			url:  "postgres://u:s3cret@" + nobody.Addr().String() + "/x",
+			want: "the PostgreSQL server at " + nobody.Addr().String() + " cannot be reached: connect: connection refused; start it there, or correct host and port in the database URL",
+			away: true,
+		},
+		{
+			url:  "postgres://u:s3cret@" + silent.Addr().String() + "/x?sslmode=disable",
+			want: "the PostgreSQL server at " + silent.Addr().String() + " broke the connection off",
+			away: true,
+		},
+		{
+			url:  "postgres://u:s3cret@name.invalid/x",
+			want: "the PostgreSQL server at name.invalid:5432: its name is not found; correct the host in the database URL",
+			away: true,
+		},
+		{url: s.with(func(u *url.URL) { u.Path = "/no_such" }), want: "has no database no_such: database \"no_such\" does not exist; name another"},
+		{url: s.as("no_such:s3cret"), want: "no_such"},
+		{url: s.url + "&no_such_setting=1", want: "does not take a parameter of the URL: unrecognized configuration parameter \"no_such_setting\""},
+		{url: s.url + "&work_mem=x", want: "does not take a parameter of the URL: invalid value for parameter \"work_mem\""},
 	} {
 		db, err := openDB(context.Background(), x.url, table.Options{})
 		if err == nil {

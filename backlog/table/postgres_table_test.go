@@ -99,42 +99,124 @@ func TestPostgresTables(t *testing.T) {
 		want   string // of the error; "" if there is none
 		note   string
 	}{
-		{"a plain one", `CREATE TABLE jobs (id bigint PRIMARY KEY, status text, ` + columns + `)`, nil, "", ""},
-		{"a view", `CREATE TABLE j (id int, status text, ` + columns + `); CREATE VIEW jobs AS SELECT * FROM j`, nil, "jobs is a view", ""},
-		{"no key", `CREATE TABLE jobs (id int, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) WHERE id > 0; CREATE UNIQUE INDEX ON jobs ((id + 1))`, nil, "table.id: id does not identify a row", ""},
-		{"an index with more", `CREATE TABLE jobs (id int NOT NULL, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) INCLUDE (status)`, nil, "", ""},
-		{"partitions", `CREATE TABLE jobs (id int, status text, ` + columns + `, PRIMARY KEY (id, created)) PARTITION BY RANGE (created);
-			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')`, nil, "table.id: id does not identify a row of jobs", ""},
-		{"partitions by the key", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `) PARTITION BY HASH (id);
-			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES WITH (MODULUS 1, REMAINDER 0)`, nil, "", ""},
-		{"inheritance", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE TABLE jobs_1 () INHERITS (jobs)`, nil, "other tables inherit from it", ""},
-		{"an enum", `CREATE TYPE state AS ENUM ('NEW', 'ERROR', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`, nil, "", ""},
-		{"an enum without it", `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`, nil, `"ERROR" is none of the labels of column status: NEW, SUCCESS`, ""},
-		{"an enum under a domain", `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE DOMAIN d AS state; CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `"ERROR" is none of the labels`, ""},
-		{"a short column", `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(5), ` + columns + `)`, nil, `"SUCCESS" is longer than column status allows (character varying(5))`, ""},
-		{"a short domain", `CREATE DOMAIN d AS varchar(5); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `"SUCCESS" is longer`, ""},
-		{"numbers", `CREATE TABLE jobs (id int PRIMARY KEY, status int, ` + columns + `)`, nil, "NEW is not a whole number", ""},
-		{"a small number", `CREATE TABLE jobs (id int PRIMARY KEY, status smallint, ` + columns + `)`, func(m *mapping.Mapping) {
-			m.New.Values, m.Error.Values, m.Success.Values = []mapping.Value{text("0")}, []mapping.Value{text("1")}, []mapping.Value{text("40000")}
-		}, "statuses.success: 40000 is out of the range of column status, which is smallint", ""},
-		{"a decimal", `CREATE TABLE jobs (id int PRIMARY KEY, status numeric(3), ` + columns + `)`, nil, "NEW is not a number", ""},
-		{"a check", `CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT legal CHECK (status IN ('NEW', 'ERROR')), ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
-			`statuses.success: table jobs does not take "status" = 'SUCCESS': new row for relation "jobs" violates check constraint "legal"`, ""},
-		{"a check, with rows", `CREATE TABLE jobs (id int PRIMARY KEY, status text CHECK (status IN ('NEW', 'ERROR') OR status IS NULL), ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
-			`statuses.success: table jobs does not take "status" = 'SUCCESS'`, ""},
-		{"a check on others", `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
-			`statuses.success: table jobs takes "status" = 'SUCCESS' only by what the row has in done, which the handler may write`, ""},
-		{"a check on others, met", `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`, func(m *mapping.Mapping) {
-			m.Success = mapping.State{Set: []mapping.Assignment{{Column: "status", Value: text("SUCCESS")}, {Column: "done", Value: text("now")}}}
-		}, "", ""},
-		{"a domain's check", `CREATE DOMAIN d AS text CHECK (VALUE <> 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`, nil, `statuses.success: table jobs does not take "status" = 'SUCCESS': value for domain d violates check constraint`, ""},
-		{"a list of statuses", `CREATE TABLE s (name text PRIMARY KEY); INSERT INTO s VALUES ('NEW'), ('ERROR'); CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT known REFERENCES s, ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`, nil,
-			`statuses.success: table jobs does not take "status" = 'SUCCESS': insert or update on table "jobs" violates foreign key constraint "known"`, ""},
-		{"a trigger", `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
-			CREATE TRIGGER grumble BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f(); CREATE TRIGGER silent BEFORE INSERT ON jobs EXECUTE FUNCTION f()`, nil, "", "triggers run when a row is updated: grumble"},
-		{"a computed column", `CREATE TABLE jobs (id int PRIMARY KEY, status text GENERATED ALWAYS AS ('NEW') STORED, ` + columns + `)`, nil, "column status is computed by the database", ""},
-		{"none", `CREATE TABLE "Jobs" (id int); CREATE TABLE other (id int)`, nil, "table jobs does not exist in schema Backlog-test-", ""},
-		{"a time of day", `CREATE TABLE jobs (id int PRIMARY KEY, status text, created time DEFAULT '12:00'); INSERT INTO jobs VALUES (1, 'NEW')`, nil, "column created", ""},
+		{name: "a plain one", create: `CREATE TABLE jobs (id bigint PRIMARY KEY, status text, ` + columns + `)`},
+		{
+			name:   "a view",
+			create: `CREATE TABLE j (id int, status text, ` + columns + `); CREATE VIEW jobs AS SELECT * FROM j`,
+			want:   "jobs is a view",
+		},
+		{
+			name:   "no key",
+			create: `CREATE TABLE jobs (id int, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) WHERE id > 0; CREATE UNIQUE INDEX ON jobs ((id + 1))`,
+			want:   "table.id: id does not identify a row",
+		},
+		{
+			name:   "an index with more",
+			create: `CREATE TABLE jobs (id int NOT NULL, status text, ` + columns + `); CREATE UNIQUE INDEX ON jobs (id) INCLUDE (status)`,
+		},
+		{
+			name: "partitions",
+			create: `CREATE TABLE jobs (id int, status text, ` + columns + `, PRIMARY KEY (id, created)) PARTITION BY RANGE (created);
+			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')`,
+			want: "table.id: id does not identify a row of jobs",
+		},
+		{
+			name: "partitions by the key",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `) PARTITION BY HASH (id);
+			CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES WITH (MODULUS 1, REMAINDER 0)`,
+		},
+		{
+			name:   "inheritance",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE TABLE jobs_1 () INHERITS (jobs)`,
+			want:   "other tables inherit from it",
+		},
+		{
+			name:   "an enum",
+			create: `CREATE TYPE state AS ENUM ('NEW', 'ERROR', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`,
+		},
+		{
+			name:   "an enum without it",
+			create: `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status state, ` + columns + `)`,
+			want:   `"ERROR" is none of the labels of column status: NEW, SUCCESS`,
+		},
+		{
+			name:   "an enum under a domain",
+			create: `CREATE TYPE state AS ENUM ('NEW', 'SUCCESS'); CREATE DOMAIN d AS state; CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`,
+			want:   `"ERROR" is none of the labels`,
+		},
+		{
+			name:   "a short column",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(5), ` + columns + `)`,
+			want:   `"SUCCESS" is longer than column status allows (character varying(5))`,
+		},
+		{
+			name:   "a short domain",
+			create: `CREATE DOMAIN d AS varchar(5); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`,
+			want:   `"SUCCESS" is longer`,
+		},
+		{name: "numbers", create: `CREATE TABLE jobs (id int PRIMARY KEY, status int, ` + columns + `)`, want: "NEW is not a whole number"},
+		{
+			name:   "a small number",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status smallint, ` + columns + `)`,
+			change: func(m *mapping.Mapping) {
+				m.New.Values, m.Error.Values, m.Success.Values = []mapping.Value{text("0")}, []mapping.Value{text("1")}, []mapping.Value{text("40000")}
+			},
+			want: "statuses.success: 40000 is out of the range of column status, which is smallint",
+		},
+		{name: "a decimal", create: `CREATE TABLE jobs (id int PRIMARY KEY, status numeric(3), ` + columns + `)`, want: "NEW is not a number"},
+		{
+			name:   "a check",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT legal CHECK (status IN ('NEW', 'ERROR')), ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`,
+			want:   `statuses.success: table jobs does not take "status" = 'SUCCESS': new row for relation "jobs" violates check constraint "legal"`,
+		},
+		{
+			name:   "a check, with rows",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text CHECK (status IN ('NEW', 'ERROR') OR status IS NULL), ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`,
+			want:   `statuses.success: table jobs does not take "status" = 'SUCCESS'`,
+		},
+		{
+			name:   "a check on others",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`,
+			want:   `statuses.success: table jobs takes "status" = 'SUCCESS' only by what the row has in done, which the handler may write`,
+		},
+		{
+			name:   "a check on others, met",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, done timestamptz, ` + columns + `, CHECK (status <> 'SUCCESS' OR done IS NOT NULL)); INSERT INTO jobs VALUES (1, 'NEW')`,
+			change: func(m *mapping.Mapping) {
+				m.Success = mapping.State{Set: []mapping.Assignment{{Column: "status", Value: text("SUCCESS")}, {Column: "done", Value: text("now")}}}
+			},
+		},
+		{
+			name:   "a domain's check",
+			create: `CREATE DOMAIN d AS text CHECK (VALUE <> 'SUCCESS'); CREATE TABLE jobs (id int PRIMARY KEY, status d, ` + columns + `)`,
+			want:   `statuses.success: table jobs does not take "status" = 'SUCCESS': value for domain d violates check constraint`,
+		},
+		{
+			name:   "a list of statuses",
+			create: `CREATE TABLE s (name text PRIMARY KEY); INSERT INTO s VALUES ('NEW'), ('ERROR'); CREATE TABLE jobs (id int PRIMARY KEY, status text CONSTRAINT known REFERENCES s, ` + columns + `); INSERT INTO jobs VALUES (1, 'NEW')`,
+			want:   `statuses.success: table jobs does not take "status" = 'SUCCESS': insert or update on table "jobs" violates foreign key constraint "known"`,
+		},
+		{
+			name: "a trigger",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, ` + columns + `); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+			CREATE TRIGGER grumble BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f(); CREATE TRIGGER silent BEFORE INSERT ON jobs EXECUTE FUNCTION f()`,
+			note: "triggers run when a row is updated: grumble",
+		},
+		{
+			name:   "a computed column",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text GENERATED ALWAYS AS ('NEW') STORED, ` + columns + `)`,
+			want:   "column status is computed by the database",
+		},
+		{
+			name:   "none",
+			create: `CREATE TABLE "Jobs" (id int); CREATE TABLE other (id int)`,
+			want:   "table jobs does not exist in schema Backlog-test-",
+		},
+		{
+			name:   "a time of day",
+			create: `CREATE TABLE jobs (id int PRIMARY KEY, status text, created time DEFAULT '12:00'); INSERT INTO jobs VALUES (1, 'NEW')`,
+			want:   "column created",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := newPostgresSchema(t, x.create)

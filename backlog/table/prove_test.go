@@ -22,17 +22,38 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range []struct{ url, want string }{
-		{"backlog.db", "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"},
-		{"oracle://scott:tiger@db/x", `the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE`},
-		{"sqlite:", "the database URL names no file; write sqlite:PATH, such as sqlite:backlog.db"},
-		{"password=s3cret;x:y", "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"},
-		{"s3cret pass:word@host/db", "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE"},
-		{"sqlite:a.db?synchronous=off&tell=s3cret", "the database URL has a synchronous that is not known; write one of full normal"},
-		{"sqlite::memory:", "a database in memory is nobody else's and ends with the program; write sqlite:PATH, such as sqlite:backlog.db"},
-		{"sqlite:~/a.db", "the database file ~/a.db: ~ is not replaced here; write the folder out, or ${HOME} in the configuration; ./~ is a file of that name"},
-		{"sqlite:" + filepath.Join(dir, "no.db"), "the database file DIR/no.db does not exist; name another; `backlog init --create-table` creates it"},
-		{"sqlite:" + dir, "DIR is a directory, not a database file; name the file in it"},
-		{"sqlite:" + text, "the file DIR/notes.txt is not an SQLite database; name another"},
+		{
+			url:  "backlog.db",
+			want: "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE",
+		},
+		{
+			url:  "oracle://scott:tiger@db/x",
+			want: `the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE`,
+		},
+		{url: "sqlite:", want: "the database URL names no file; write sqlite:PATH, such as sqlite:backlog.db"},
+		{
+			url:  "password=s3cret;x:y",
+			want: "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE",
+		},
+		{
+			url:  "s3cret pass:word@host/db",
+			want: "the database is not a URL of a known kind; write sqlite:PATH, postgres://USER:PASSWORD@HOST:5432/DATABASE or mysql://USER:PASSWORD@HOST:3306/DATABASE",
+		},
+		{url: "sqlite:a.db?synchronous=off&tell=s3cret", want: "the database URL has a synchronous that is not known; write one of full normal"},
+		{
+			url:  "sqlite::memory:",
+			want: "a database in memory is nobody else's and ends with the program; write sqlite:PATH, such as sqlite:backlog.db",
+		},
+		{
+			url:  "sqlite:~/a.db",
+			want: "the database file ~/a.db: ~ is not replaced here; write the folder out, or ${HOME} in the configuration; ./~ is a file of that name",
+		},
+		{
+			url:  "sqlite:" + filepath.Join(dir, "no.db"),
+			want: "the database file DIR/no.db does not exist; name another; `backlog init --create-table` creates it",
+		},
+		{url: "sqlite:" + dir, want: "DIR is a directory, not a database file; name the file in it"},
+		{url: "sqlite:" + text, want: "the file DIR/notes.txt is not an SQLite database; name another"},
 	} {
 		db, err := openDB(context.Background(), x.url, table.Options{})
 		if err == nil {
@@ -63,26 +84,56 @@ func TestCatalogueIsAsked(t *testing.T) {
 		change func(*mapping.Mapping)
 		want   string
 	}{
-		{func(m *mapping.Mapping) { m.Name = "BACKLOGS" }, "table BACKLOGS does not exist in FILE; did you mean backlog? set table.name; `backlog init --create-table` creates it; the tables are: backlog, other, pending"},
-		{func(m *mapping.Mapping) { m.Name = "main.backlog" }, "table main.backlog does not exist in …; if that is schema and name, write table: {schema: main, name: backlog}; set table.name…"},
-		{func(m *mapping.Mapping) { m.Schema = "public" }, "table.schema: an SQLite file has only the schema main, not public; leave it out"},
-		{func(m *mapping.Mapping) { m.Name = "Pending" }, "Pending is a view: outcomes cannot be written to it; name the table behind it"},
-		{func(m *mapping.Mapping) { m.ID = []string{"status", "nope"} }, `table.id: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Status = "nope" }, `table.status: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Inserted = col("nope") }, `table.inserted: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { c := col("nope"); m.Eligible = &c }, `table.eligible: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { c := col("nope"); m.Expires = &c }, `table.expires: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Where = asked }, `table.where: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Touch = assigned }, `table.touch: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Attempts = "nope" }, `table.attempts: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.LastError = "nope" }, `table.last_error: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Columns = []string{"id", "nope"} }, `table.columns: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.New = mapping.State{When: asked, Explicit: true} }, `statuses.new: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Error = mapping.State{When: asked, Explicit: true} }, `statuses.error: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Success = mapping.State{Set: assigned, Explicit: true} }, `statuses.success: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Dead = mapping.State{Set: assigned, Explicit: true} }, `statuses.dead: table BACKLOG has no column "nope"` + have},
-		{func(m *mapping.Mapping) { m.Inserted.As = "native" }, "table.inserted: as: column date_inserted is TEXT, which is no type for times; leave it out"},
-		{func(m *mapping.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" }, `table.inserted: as: layout "DD.MM.YYYY": the order of such texts is not known to be the order of time, as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00); mend ` + "`as:`"},
+		{
+			change: func(m *mapping.Mapping) { m.Name = "BACKLOGS" },
+			want:   "table BACKLOGS does not exist in FILE; did you mean backlog? set table.name; `backlog init --create-table` creates it; the tables are: backlog, other, pending",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Name = "main.backlog" },
+			want:   "table main.backlog does not exist in …; if that is schema and name, write table: {schema: main, name: backlog}; set table.name…",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Schema = "public" },
+			want:   "table.schema: an SQLite file has only the schema main, not public; leave it out",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Name = "Pending" },
+			want:   "Pending is a view: outcomes cannot be written to it; name the table behind it",
+		},
+		{change: func(m *mapping.Mapping) { m.ID = []string{"status", "nope"} }, want: `table.id: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Status = "nope" }, want: `table.status: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Inserted = col("nope") }, want: `table.inserted: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { c := col("nope"); m.Eligible = &c }, want: `table.eligible: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { c := col("nope"); m.Expires = &c }, want: `table.expires: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Where = asked }, want: `table.where: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Touch = assigned }, want: `table.touch: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Attempts = "nope" }, want: `table.attempts: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.LastError = "nope" }, want: `table.last_error: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Columns = []string{"id", "nope"} }, want: `table.columns: table BACKLOG has no column "nope"` + have},
+		{
+			change: func(m *mapping.Mapping) { m.New = mapping.State{When: asked, Explicit: true} },
+			want:   `statuses.new: table BACKLOG has no column "nope"` + have,
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Error = mapping.State{When: asked, Explicit: true} },
+			want:   `statuses.error: table BACKLOG has no column "nope"` + have,
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Success = mapping.State{Set: assigned, Explicit: true} },
+			want:   `statuses.success: table BACKLOG has no column "nope"` + have,
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Dead = mapping.State{Set: assigned, Explicit: true} },
+			want:   `statuses.dead: table BACKLOG has no column "nope"` + have,
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Inserted.As = "native" },
+			want:   "table.inserted: as: column date_inserted is TEXT, which is no type for times; leave it out",
+		},
+		{
+			change: func(m *mapping.Mapping) { m.Inserted.As = "text:DD.MM.YYYY" },
+			want:   `table.inserted: as: layout "DD.MM.YYYY": the order of such texts is not known to be the order of time, as is that of 2006-01-02 15:04:05, with or without a fraction (.000, .999) and an offset (Z07:00, -07:00); mend ` + "`as:`",
+		},
 	} {
 		m := plainMapping()
 		x.change(&m)
@@ -152,35 +203,65 @@ func TestWritesAreTriedBeforeTheFirstRecord(t *testing.T) {
 		change       func(*mapping.Mapping)
 		want         string
 	}{
-		{"CHECK", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT CHECK (status IN ('NEW', 'ERROR', 'SENT')), date_inserted TEXT);" + rows, nil,
-			`statuses.success: table BACKLOG does not take "status" = 'SUCCESS': …CHECK constraint failed: status IN ('NEW', 'ERROR', 'SENT')…` + cure},
-		{"CHECK of another status", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT CHECK (status IN ('NEW', 'SUCCESS')), date_inserted TEXT);" + fresh, nil,
-			`statuses.error: table BACKLOG does not take "status" = 'ERROR': …CHECK constraint failed: status IN ('NEW', 'SUCCESS')…` + cure},
-		{"CHECK that a dead status breaks", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, CONSTRAINT \"state's\" CHECK (status <> 'DEAD'));" + rows,
-			func(m *mapping.Mapping) { m.Dead = is(text("DEAD")) },
-			`statuses.dead: table BACKLOG does not take "status" = 'DEAD': …CHECK constraint failed: state's…` + cure},
-		{"CHECK of a number", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status INTEGER CHECK (status >= 0), date_inserted TEXT); INSERT INTO BACKLOG VALUES (1, 1, '2026-02-10 01:00:00')",
-			func(m *mapping.Mapping) { m.New, m.Error, m.Success = is(text("1")), is(text("-1")), is(text("0")) },
-			`statuses.error: table BACKLOG does not take "status" = -1: …CHECK constraint failed: status >= 0…` + cure},
-		{"CHECK of a touched column", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, version INTEGER CHECK (version < 1));" + rows,
-			func(m *mapping.Mapping) { m.Touch = []mapping.Assignment{set("version", text("+1"))} },
-			`statuses.success: this row does not take "status" = 'SUCCESS', "version" = coalesce("version", 0) + 1: …CHECK constraint failed: version < 1…; look at the row, and at what the table asks of it`},
-		{"CHECK of the error's text", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, error JSON CHECK (json_valid(error)));" + rows,
-			func(m *mapping.Mapping) { m.LastError = "error" },
-			`statuses.error: table BACKLOG does not take "status" = 'ERROR', "error" = 'the text of an error': …CHECK constraint failed: json_valid(error)…` + cure},
-		{"STRICT type", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, touched INTEGER) STRICT;" + rows,
-			func(m *mapping.Mapping) { m.Touch = []mapping.Assignment{set("touched", text("now"))} },
-			`statuses.success: table BACKLOG does not take "status" = 'SUCCESS', "touched" = '2026-02-10 12:00:00': …cannot store TEXT value in INTEGER column BACKLOG.touched…` + cure},
-		{"STRICT type with a BLOB", "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status INT NOT NULL, date_inserted TEXT NOT NULL, data BLOB NOT NULL, touched INTEGER) STRICT; INSERT INTO BACKLOG VALUES (1, 0, '2026-02-10 01:00:00', x'00', 0)",
-			func(m *mapping.Mapping) {
+		{
+			name:   "CHECK",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT CHECK (status IN ('NEW', 'ERROR', 'SENT')), date_inserted TEXT);" + rows,
+			want:   `statuses.success: table BACKLOG does not take "status" = 'SUCCESS': …CHECK constraint failed: status IN ('NEW', 'ERROR', 'SENT')…` + cure,
+		},
+		{
+			name:   "CHECK of another status",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT CHECK (status IN ('NEW', 'SUCCESS')), date_inserted TEXT);" + fresh,
+			want:   `statuses.error: table BACKLOG does not take "status" = 'ERROR': …CHECK constraint failed: status IN ('NEW', 'SUCCESS')…` + cure,
+		},
+		{
+			name:   "CHECK that a dead status breaks",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, CONSTRAINT \"state's\" CHECK (status <> 'DEAD'));" + rows,
+			change: func(m *mapping.Mapping) { m.Dead = is(text("DEAD")) },
+			want:   `statuses.dead: table BACKLOG does not take "status" = 'DEAD': …CHECK constraint failed: state's…` + cure,
+		},
+		{
+			name:   "CHECK of a number",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status INTEGER CHECK (status >= 0), date_inserted TEXT); INSERT INTO BACKLOG VALUES (1, 1, '2026-02-10 01:00:00')",
+			change: func(m *mapping.Mapping) { m.New, m.Error, m.Success = is(text("1")), is(text("-1")), is(text("0")) },
+			want:   `statuses.error: table BACKLOG does not take "status" = -1: …CHECK constraint failed: status >= 0…` + cure,
+		},
+		{
+			name:   "CHECK of a touched column",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, version INTEGER CHECK (version < 1));" + rows,
+			change: func(m *mapping.Mapping) { m.Touch = []mapping.Assignment{set("version", text("+1"))} },
+			want:   `statuses.success: this row does not take "status" = 'SUCCESS', "version" = coalesce("version", 0) + 1: …CHECK constraint failed: version < 1…; look at the row, and at what the table asks of it`,
+		},
+		{
+			name:   "CHECK of the error's text",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, error JSON CHECK (json_valid(error)));" + rows,
+			change: func(m *mapping.Mapping) { m.LastError = "error" },
+			want:   `statuses.error: table BACKLOG does not take "status" = 'ERROR', "error" = 'the text of an error': …CHECK constraint failed: json_valid(error)…` + cure,
+		},
+		{
+			name:   "STRICT type",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, touched INTEGER) STRICT;" + rows,
+			change: func(m *mapping.Mapping) { m.Touch = []mapping.Assignment{set("touched", text("now"))} },
+			want:   `statuses.success: table BACKLOG does not take "status" = 'SUCCESS', "touched" = '2026-02-10 12:00:00': …cannot store TEXT value in INTEGER column BACKLOG.touched…` + cure,
+		},
+		{
+			name:   "STRICT type with a BLOB",
+			script: "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status INT NOT NULL, date_inserted TEXT NOT NULL, data BLOB NOT NULL, touched INTEGER) STRICT; INSERT INTO BACKLOG VALUES (1, 0, '2026-02-10 01:00:00', x'00', 0)",
+			change: func(m *mapping.Mapping) {
 				m.New, m.Error, m.Success = is(text("0")), is(text("1")), is(text("2"))
 				m.Touch = []mapping.Assignment{set("data", text("x"))}
 			},
-			`statuses.success: table BACKLOG does not take "status" = 2, "data" = 'x': …cannot store TEXT value in BLOB column BACKLOG.data…` + cure},
-		{"trigger that uses what is not there", simple + rows + "CREATE TRIGGER audit AFTER UPDATE ON BACKLOG BEGIN INSERT INTO log VALUES (new.id); END;", nil,
-			`statuses.success: "status" = 'SUCCESS' cannot be set in table BACKLOG: …no such table: main.log…` + look},
-		{"trigger that calls what only its program has", simple + rows + "CREATE TRIGGER audit AFTER UPDATE ON BACKLOG BEGIN SELECT my_notify(new.id); END;", nil,
-			`statuses.success: "status" = 'SUCCESS' cannot be set in table BACKLOG: …no such function: my_notify…` + look},
+			want: `statuses.success: table BACKLOG does not take "status" = 2, "data" = 'x': …cannot store TEXT value in BLOB column BACKLOG.data…` + cure,
+		},
+		{
+			name:   "trigger that uses what is not there",
+			script: simple + rows + "CREATE TRIGGER audit AFTER UPDATE ON BACKLOG BEGIN INSERT INTO log VALUES (new.id); END;",
+			want:   `statuses.success: "status" = 'SUCCESS' cannot be set in table BACKLOG: …no such table: main.log…` + look,
+		},
+		{
+			name:   "trigger that calls what only its program has",
+			script: simple + rows + "CREATE TRIGGER audit AFTER UPDATE ON BACKLOG BEGIN SELECT my_notify(new.id); END;",
+			want:   `statuses.success: "status" = 'SUCCESS' cannot be set in table BACKLOG: …no such function: my_notify…` + look,
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			m := plainMapping()
@@ -200,12 +281,24 @@ func TestRowThatRefuses(t *testing.T) {
 		name, constraint, trigger string
 		reason                    string // a part of it
 	}{
-		{"CHECK", ", CHECK (status = 'NEW' OR n <> 3)", "", "CHECK constraint failed: status = 'NEW' OR n <> 3"},
-		{"UNIQUE", ", UNIQUE (status, u)", "", "UNIQUE constraint failed: BACKLOG.status, BACKLOG.u"},
-		{"ABORT", "", "BEFORE UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(ABORT, 'not this one'); END", "not this one"},
-		{"FAIL", "", "AFTER UPDATE OF status ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(FAIL, 'not this one'); END", "not this one"},
-		{"ROLLBACK", "", "AFTER UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(ROLLBACK, 'not this one'); END", "not this one"},
-		{"IGNORE", "", "BEFORE UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(IGNORE); END", "a row of table BACKLOG is as it was after it was written, which is the work of a trigger: guard"},
+		{name: "CHECK", constraint: ", CHECK (status = 'NEW' OR n <> 3)", reason: "CHECK constraint failed: status = 'NEW' OR n <> 3"},
+		{name: "UNIQUE", constraint: ", UNIQUE (status, u)", reason: "UNIQUE constraint failed: BACKLOG.status, BACKLOG.u"},
+		{name: "ABORT", trigger: "BEFORE UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(ABORT, 'not this one'); END", reason: "not this one"},
+		{
+			name:    "FAIL",
+			trigger: "AFTER UPDATE OF status ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(FAIL, 'not this one'); END",
+			reason:  "not this one",
+		},
+		{
+			name:    "ROLLBACK",
+			trigger: "AFTER UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(ROLLBACK, 'not this one'); END",
+			reason:  "not this one",
+		},
+		{
+			name:    "IGNORE",
+			trigger: "BEFORE UPDATE ON BACKLOG WHEN new.n = 3 BEGIN SELECT raise(IGNORE); END",
+			reason:  "a row of table BACKLOG is as it was after it was written, which is the work of a trigger: guard",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT, n INTEGER, u INTEGER"+x.constraint+`);

@@ -199,24 +199,59 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		as     string
 		want   string
 	}{
-		{"('2026-02-10 01:00:00'), ('2026-02-10T02:00:00'), ('20260210010000')", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and \"20260210010000\"" + cure},
-		{"('2026-02-10 01:00:00'), (1770724801)", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and 1770724801" + cure},
-		{"(1770724801), (1770724801000)", "", "column date_inserted: mixed: 1770724801 and 1770724801000" + cure},
-		{"('2026-02-10 01:00:00+01:00'), ('2026-02-10 02:00:00+02:00')", "", "column date_inserted: mixed zones: 2026-02-10 01:00:00+01:00 and 2026-02-10 02:00:00+02:00: the order of such texts is not the order of time" + cure},
-		{"('2026-02-10 01:00:00'), ('2026-02-10 02:00:00+01:00')", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and 2026-02-10 02:00:00+01:00" + cure},
-		{"('2026-02-10 01:00:00'), ('2026-02-10 02:00:00'), ('soon')", "", "column date_inserted: mixed: 2026-02-10 01:00:00 and \"soon\"" + cure},
-		{"('10.02.2026')", "", `column date_inserted: "10.02.2026"` + unknown + cure},
-		{"('yesterday'), ('today')", "", `column date_inserted: "yesterday"` + unknown + cure},
-		{"('2026/02/10 01:00:00')", "", "column date_inserted: 2026/02/10 01:00:00" + unknown + cure},
-		{"('2026-02-10 15:00:00')", "text:2006-01-02 15:04:05", "1 of 1 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
-			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
-		{"(12345)", "", "column date_inserted: 12345" + unknown + cure},
-		{"('2026-02-10 01:00:00')", "unix_ms", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not unix_ms; mend `as:`"},
-		{"('2026-02-10 01:00:00')", "text:2006-01-02T15:04:05", "column date_inserted is not as configured: 2026-02-10 01:00:00 is not text 2026-01-02T15:04:05 (no zone, read as UTC); mend `as:`"},
-		{"(1770724801000), (1770724802000)", "unix_s", "column date_inserted is not as configured: 1770724801000 read as unix_s lies in the year 58082: is that how it is to be read?; mend `as:`"},
-		{"(1770724801), (1770724802)", "unix_ms", "column date_inserted is not as configured: 1770724801 read as unix_ms lies in the year 1970: is that how it is to be read?; mend `as:`"},
-		{"('2026-02-10 15:00:00'), ('2026-02-10 15:30:00'), ('2026-02-10 11:00:00')", "", "2 of 3 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
-			"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read"},
+		{
+			values: "('2026-02-10 01:00:00'), ('2026-02-10T02:00:00'), ('20260210010000')",
+			want:   "column date_inserted: mixed: 2026-02-10 01:00:00 and \"20260210010000\"" + cure,
+		},
+		{values: "('2026-02-10 01:00:00'), (1770724801)", want: "column date_inserted: mixed: 2026-02-10 01:00:00 and 1770724801" + cure},
+		{values: "(1770724801), (1770724801000)", want: "column date_inserted: mixed: 1770724801 and 1770724801000" + cure},
+		{
+			values: "('2026-02-10 01:00:00+01:00'), ('2026-02-10 02:00:00+02:00')",
+			want:   "column date_inserted: mixed zones: 2026-02-10 01:00:00+01:00 and 2026-02-10 02:00:00+02:00: the order of such texts is not the order of time" + cure,
+		},
+		{
+			values: "('2026-02-10 01:00:00'), ('2026-02-10 02:00:00+01:00')",
+			want:   "column date_inserted: mixed: 2026-02-10 01:00:00 and 2026-02-10 02:00:00+01:00" + cure,
+		},
+		{
+			values: "('2026-02-10 01:00:00'), ('2026-02-10 02:00:00'), ('soon')",
+			want:   "column date_inserted: mixed: 2026-02-10 01:00:00 and \"soon\"" + cure,
+		},
+		{values: "('10.02.2026')", want: `column date_inserted: "10.02.2026"` + unknown + cure},
+		{values: "('yesterday'), ('today')", want: `column date_inserted: "yesterday"` + unknown + cure},
+		{values: "('2026/02/10 01:00:00')", want: "column date_inserted: 2026/02/10 01:00:00" + unknown + cure},
+		{
+			values: "('2026-02-10 15:00:00')",
+			as:     "text:2006-01-02 15:04:05",
+			want: "1 of 1 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
+				"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read",
+		},
+		{values: "(12345)", want: "column date_inserted: 12345" + unknown + cure},
+		{
+			values: "('2026-02-10 01:00:00')",
+			as:     "unix_ms",
+			want:   "column date_inserted is not as configured: 2026-02-10 01:00:00 is not unix_ms; mend `as:`",
+		},
+		{
+			values: "('2026-02-10 01:00:00')",
+			as:     "text:2006-01-02T15:04:05",
+			want:   "column date_inserted is not as configured: 2026-02-10 01:00:00 is not text 2026-01-02T15:04:05 (no zone, read as UTC); mend `as:`",
+		},
+		{
+			values: "(1770724801000), (1770724802000)",
+			as:     "unix_s",
+			want:   "column date_inserted is not as configured: 1770724801000 read as unix_s lies in the year 58082: is that how it is to be read?; mend `as:`",
+		},
+		{
+			values: "(1770724801), (1770724802)",
+			as:     "unix_ms",
+			want:   "column date_inserted is not as configured: 1770724801 read as unix_ms lies in the year 1970: is that how it is to be read?; mend `as:`",
+		},
+		{
+			values: "('2026-02-10 15:00:00'), ('2026-02-10 15:30:00'), ('2026-02-10 11:00:00')",
+			want: "2 of 3 rows looked at have no date that can be right: column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: " +
+				"is it written in another zone than UTC?; say with table.inserted: {column: date_inserted, as: …, zone: …} how it is to be read",
+		},
 	} {
 		f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, date_inserted, status TEXT DEFAULT 'NEW'); INSERT INTO BACKLOG (date_inserted) VALUES "+x.values)
 		m := plainMapping()
@@ -235,13 +270,25 @@ func TestTimesOfRowsThatCannotBeRecords(t *testing.T) {
 		want       []string // how the errors begin
 		noBand     int      // how many of them a comparison can tell
 	}{
-		{"text", "TEXT", []any{"garbage", "3000-01-01 00:00:00", "2026-02-10 15:00:00", "2026-02-10 11:00:00.x", "2026-02-30 11:00:00"}, inLayout("2006-01-02 15:04:05"),
-			[]string{`column date_inserted: "garbage" is not text 2026-01-02 15:04:05 (no zone, read as UTC)`, "column date_inserted: 3000-01-01 00:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) lies in the year 3000",
+		{
+			name: "text",
+			decl: "TEXT",
+			bad:  []any{"garbage", "3000-01-01 00:00:00", "2026-02-10 15:00:00", "2026-02-10 11:00:00.x", "2026-02-30 11:00:00"},
+			good: inLayout("2006-01-02 15:04:05"),
+			want: []string{`column date_inserted: "garbage" is not text 2026-01-02 15:04:05 (no zone, read as UTC)`, "column date_inserted: 3000-01-01 00:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) lies in the year 3000",
 				"column date_inserted: 2026-02-10 15:00:00 read as text 2026-01-02 15:04:05 (no zone, read as UTC) is 3 h ahead of the clock: is it written in another zone than UTC?",
-				"column date_inserted: 2026-02-10 11:00:00.x is not text", "column date_inserted: 2026-02-30 11:00:00 is not text"}, 4},
-		{"milliseconds", "INTEGER", []any{"garbage", int64(32503680000000), noon.Add(3 * time.Hour).UnixMilli(), []byte{0xff}, 1e18}, func(t time.Time) any { return t.UnixMilli() },
-			[]string{`column date_inserted: "garbage" is not unix_ms`, "column date_inserted: 32503680000000 read as unix_ms lies in the year 3000: ",
-				"column date_inserted: 1770735600000 read as unix_ms is 3 h ahead of the clock: ", `column date_inserted: "\xff" is not unix_ms`, "column date_inserted: 1000000000000000000 read as unix_ms lies in the year"}, 5},
+				"column date_inserted: 2026-02-10 11:00:00.x is not text", "column date_inserted: 2026-02-30 11:00:00 is not text"},
+			noBand: 4,
+		},
+		{
+			name: "milliseconds",
+			decl: "INTEGER",
+			bad:  []any{"garbage", int64(32503680000000), noon.Add(3 * time.Hour).UnixMilli(), []byte{0xff}, 1e18},
+			good: func(t time.Time) any { return t.UnixMilli() },
+			want: []string{`column date_inserted: "garbage" is not unix_ms`, "column date_inserted: 32503680000000 read as unix_ms lies in the year 3000: ",
+				"column date_inserted: 1770735600000 read as unix_ms is 3 h ahead of the clock: ", `column date_inserted: "\xff" is not unix_ms`, "column date_inserted: 1000000000000000000 read as unix_ms lies in the year"},
+			noBand: 5,
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := newFile(t, "CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'NEW', date_inserted "+x.decl+", code INTEGER DEFAULT 0)")
@@ -312,8 +359,13 @@ func TestSamples(t *testing.T) {
 		zone *time.Location
 		want []string
 	}{
-		{nil, []string{"row ahead: 2026-02-10 12:30:00 UTC, 30 min ahead of the clock", "row hours: 2026-02-10 06:30:00 UTC, 5 h old", "row old: 2025-02-10 12:00:00 UTC, 365 days old"}},
-		{zone, []string{"row ahead: 2026-02-10 11:30:00 UTC, 30 min old", "row hours: 2026-02-10 05:30:00 UTC, 6 h old", "row old: 2025-02-10 11:00:00 UTC, 365 days old"}},
+		{
+			want: []string{"row ahead: 2026-02-10 12:30:00 UTC, 30 min ahead of the clock", "row hours: 2026-02-10 06:30:00 UTC, 5 h old", "row old: 2025-02-10 12:00:00 UTC, 365 days old"},
+		},
+		{
+			zone: zone,
+			want: []string{"row ahead: 2026-02-10 11:30:00 UTC, 30 min old", "row hours: 2026-02-10 05:30:00 UTC, 6 h old", "row old: 2025-02-10 11:00:00 UTC, 365 days old"},
+		},
 	} {
 		m := plainMapping()
 		m.Zone = x.zone

@@ -32,16 +32,44 @@ func TestWhatStaysPendingIsRefused(t *testing.T) {
 		change     func(*mapping.Mapping)
 		want       string // "": none
 	}{
-		{"a row in the state", row("(1, 'NEW', '2026-02-10 11:00:00', 1, 0)"), same, wanted},
-		{"within a filter", plain, func(m *mapping.Mapping) { same(m); m.Where = []mapping.Condition{cond("kind", text("1"))} }, wanted},
-		{"in error", row("(1, 'ERROR', '2026-02-10 11:00:00', 1, 0)"), func(m *mapping.Mapping) { m.Success = is(text("error")) }, strings.NewReplacer("New", "error", "be new", "be in error", "of new", "of error").Replace(wanted)},
-		{"dead", plain, func(m *mapping.Mapping) { m.Dead = is(text("new")) },
-			`statuses.dead: with "status" = 'new' a dead record would still be new to the database and be tried for ever; write what does not meet the condition of new`},
-		{"within a filter of several", plain, func(m *mapping.Mapping) { same(m); m.Where = []mapping.Condition{cond("kind", text("1"), text("2"))} }, wanted},
-		{"a list", row("(1, 'A', '2026-02-10 11:00:00', 1, 0)"), when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("2"))), wantedSet},
-		{"a list that it leaves", row("(1, 'AA', '2026-02-10 11:00:00', 1, 0)"), when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("1"))), ""},
-		{"NULL", row("(1, 'AA', '2026-02-10 11:00:00', 1, NULL)"), when(cond("done", null)), ""},
-		{"not NULL", row("(1, 'AA', '2026-02-10 11:00:00', NULL, 0)"), when(cond("kind", null)), wantedSet},
+		{name: "a row in the state", rows: row("(1, 'NEW', '2026-02-10 11:00:00', 1, 0)"), change: same, want: wanted},
+		{
+			name:   "within a filter",
+			rows:   plain,
+			change: func(m *mapping.Mapping) { same(m); m.Where = []mapping.Condition{cond("kind", text("1"))} },
+			want:   wanted,
+		},
+		{
+			name:   "in error",
+			rows:   row("(1, 'ERROR', '2026-02-10 11:00:00', 1, 0)"),
+			change: func(m *mapping.Mapping) { m.Success = is(text("error")) },
+			want:   strings.NewReplacer("New", "error", "be new", "be in error", "of new", "of error").Replace(wanted),
+		},
+		{
+			name:   "dead",
+			rows:   plain,
+			change: func(m *mapping.Mapping) { m.Dead = is(text("new")) },
+			want:   `statuses.dead: with "status" = 'new' a dead record would still be new to the database and be tried for ever; write what does not meet the condition of new`,
+		},
+		{
+			name:   "within a filter of several",
+			rows:   plain,
+			change: func(m *mapping.Mapping) { same(m); m.Where = []mapping.Condition{cond("kind", text("1"), text("2"))} },
+			want:   wanted,
+		},
+		{
+			name:   "a list",
+			rows:   row("(1, 'A', '2026-02-10 11:00:00', 1, 0)"),
+			change: when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("2"))),
+			want:   wantedSet,
+		},
+		{
+			name:   "a list that it leaves",
+			rows:   row("(1, 'AA', '2026-02-10 11:00:00', 1, 0)"),
+			change: when(cond("kind", text("1"), text("2")), cond("done", text("0"), text("1"))),
+		},
+		{name: "NULL", rows: row("(1, 'AA', '2026-02-10 11:00:00', 1, NULL)"), change: when(cond("done", null))},
+		{name: "not NULL", rows: row("(1, 'AA', '2026-02-10 11:00:00', NULL, 0)"), change: when(cond("kind", null)), want: wantedSet},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f, m := newFile(t, create+strings.ReplaceAll(x.rows, "'A'", "'AA'")), plainMapping()

@@ -22,23 +22,41 @@ func TestNewWorkRefuses(t *testing.T) {
 	m.Columns = []string{"item"}
 	s := f.store(m)
 	for _, c := range []struct{ statement, want string }{
-		{"", "handler.sql: statement 2: it is empty; write a statement, such as INSERT INTO …"},
-		{"SELECT 1; SELECT 2", "handler.sql: statement 2: another one stands behind its semicolon; make it an item of its own in the list of statements"},
-		{"SELECT 'a", "handler.sql: statement 2: what begins with 'a has no closing '; add it"},
-		{"DELETE FROM a WHERE b = ?", "handler.sql: statement 2: ? begins no parameter here; write :column, such as :id"},
-		{"UPDATE a SET b = :c", `handler.sql: statement 2: parameter: table BACKLOG has no column "c"; the columns are: id, status, date_inserted, item`},
-		{"UPDATE a SET b = :ITEM, c = :Status", "handler.sql: statement 2: the handler is not given the column status; add it to table.columns"},
-		{"begin", "handler.sql: statement 2 is BEGIN: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
-		{"COMMIT", "handler.sql: statement 2 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it"},
-		{"/* DELETE */ ROLLBACK TO x", "handler.sql: statement 2 is ROLLBACK: …; remove it"},
-		{"SAVEPOINT x", "handler.sql: statement 2 is SAVEPOINT: …; remove it"},
-		{"release x", "handler.sql: statement 2 is RELEASE: …; remove it"},
-		{"END", "handler.sql: statement 2 is END: …; remove it"},
-		{"PRAGMA\n\tjournal_mode = delete", "handler.sql: statement 2, PRAGMA journal_mode …, does not work on rows; write one that begins with INSERT, UPDATE, DELETE, REPLACE, MERGE, SELECT or WITH"},
-		{"ATTACH 'x' AS y", "handler.sql: statement 2, ATTACH 'x' AS y, does not work on rows; …"},
-		{"vacuum", "handler.sql: statement 2, vacuum, does not work on rows; …"},
-		{"CREATE TABLE a (b)", "handler.sql: statement 2, CREATE TABLE a (b), does not work on rows; …"},
-		{"('a')", "handler.sql: statement 2, ('a'), does not work on rows; …"},
+		{want: "handler.sql: statement 2: it is empty; write a statement, such as INSERT INTO …"},
+		{
+			statement: "SELECT 1; SELECT 2",
+			want:      "handler.sql: statement 2: another one stands behind its semicolon; make it an item of its own in the list of statements",
+		},
+		{statement: "SELECT 'a", want: "handler.sql: statement 2: what begins with 'a has no closing '; add it"},
+		{statement: "DELETE FROM a WHERE b = ?", want: "handler.sql: statement 2: ? begins no parameter here; write :column, such as :id"},
+		{
+			statement: "UPDATE a SET b = :c",
+			want:      `handler.sql: statement 2: parameter: table BACKLOG has no column "c"; the columns are: id, status, date_inserted, item`,
+		},
+		{
+			statement: "UPDATE a SET b = :ITEM, c = :Status",
+			want:      "handler.sql: statement 2: the handler is not given the column status; add it to table.columns",
+		},
+		{
+			statement: "begin",
+			want:      "handler.sql: statement 2 is BEGIN: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it",
+		},
+		{
+			statement: "COMMIT",
+			want:      "handler.sql: statement 2 is COMMIT: all statements and the record's settlement are one transaction, which begins and ends by itself; remove it",
+		},
+		{statement: "/* DELETE */ ROLLBACK TO x", want: "handler.sql: statement 2 is ROLLBACK: …; remove it"},
+		{statement: "SAVEPOINT x", want: "handler.sql: statement 2 is SAVEPOINT: …; remove it"},
+		{statement: "release x", want: "handler.sql: statement 2 is RELEASE: …; remove it"},
+		{statement: "END", want: "handler.sql: statement 2 is END: …; remove it"},
+		{
+			statement: "PRAGMA\n\tjournal_mode = delete",
+			want:      "handler.sql: statement 2, PRAGMA journal_mode …, does not work on rows; write one that begins with INSERT, UPDATE, DELETE, REPLACE, MERGE, SELECT or WITH",
+		},
+		{statement: "ATTACH 'x' AS y", want: "handler.sql: statement 2, ATTACH 'x' AS y, does not work on rows; …"},
+		{statement: "vacuum", want: "handler.sql: statement 2, vacuum, does not work on rows; …"},
+		{statement: "CREATE TABLE a (b)", want: "handler.sql: statement 2, CREATE TABLE a (b), does not work on rows; …"},
+		{statement: "('a')", want: "handler.sql: statement 2, ('a'), does not work on rows; …"},
 	} {
 		w, err := work.New(s, []string{"DELETE FROM stock WHERE item = :item OR n = :Id", c.statement}, false)
 		if p := (*table.Problem)(nil); w != nil || !errors.As(err, &p) || !testkit.Matches(err.Error(), c.want) {

@@ -67,13 +67,27 @@ func TestWork(t *testing.T) {
 func TestWorkUndone(t *testing.T) {
 	const first = "INSERT INTO shipped VALUES (:id, :item)"
 	for _, c := range []struct{ name, script, statement, want string }{
-		{"no row", "", "UPDATE stock SET n = 1 WHERE item = :item || '!'", "statement 2 affected no row"},
-		{"no row after WITH", "", "WITH a AS (SELECT 'x' AS x) DELETE FROM stock WHERE item IN a", "statement 2 affected no row"},
-		{"constraint", "", "UPDATE stock SET n = n - 6", "statement 2: …CHECK constraint failed: n >= 0…"},
-		{"rollback", "", "INSERT OR ROLLBACK INTO shipped VALUES (:id, 'again')", "statement 2: …UNIQUE constraint failed: shipped.id…"},
-		{"ignored", "", "INSERT OR IGNORE INTO shipped VALUES (:id, 'again')", "statement 2 affected no row"},
-		{"trigger", "CREATE TRIGGER no BEFORE UPDATE ON stock BEGIN SELECT RAISE(ROLLBACK, 'not now'); END", "UPDATE stock SET n = 1", "statement 2: …not now…"},
-		{"settlement", "CREATE TRIGGER no BEFORE UPDATE ON BACKLOG WHEN new.status = 'SUCCESS' BEGIN SELECT RAISE(ABORT, 'no success'); END", "UPDATE stock SET n = 1", "settlement: …no success…"},
+		{name: "no row", statement: "UPDATE stock SET n = 1 WHERE item = :item || '!'", want: "statement 2 affected no row"},
+		{name: "no row after WITH", statement: "WITH a AS (SELECT 'x' AS x) DELETE FROM stock WHERE item IN a", want: "statement 2 affected no row"},
+		{name: "constraint", statement: "UPDATE stock SET n = n - 6", want: "statement 2: …CHECK constraint failed: n >= 0…"},
+		{
+			name:      "rollback",
+			statement: "INSERT OR ROLLBACK INTO shipped VALUES (:id, 'again')",
+			want:      "statement 2: …UNIQUE constraint failed: shipped.id…",
+		},
+		{name: "ignored", statement: "INSERT OR IGNORE INTO shipped VALUES (:id, 'again')", want: "statement 2 affected no row"},
+		{
+			name:      "trigger",
+			script:    "CREATE TRIGGER no BEFORE UPDATE ON stock BEGIN SELECT RAISE(ROLLBACK, 'not now'); END",
+			statement: "UPDATE stock SET n = 1",
+			want:      "statement 2: …not now…",
+		},
+		{
+			name:      "settlement",
+			script:    "CREATE TRIGGER no BEFORE UPDATE ON BACKLOG WHEN new.status = 'SUCCESS' BEGIN SELECT RAISE(ABORT, 'no success'); END",
+			statement: "UPDATE stock SET n = 1",
+			want:      "settlement: …no success…",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := orders(t)

@@ -149,19 +149,151 @@ func TestWorkParametersOnMySQL(t *testing.T) {
 		exprs  []string
 		values []string
 	}{
-		{"tinyint", numbers, text("7", "-3")}, {"int", numbers, text("7", "-3")}, {"int unsigned", numbers, text("7", "4000000000")}, {"bigint", numbers, text("9007199254740993", "-7")},
-		{"bigint unsigned", numbers, text("7", "18446744073709551615", "9223372036854775808")}, {"decimal(10,2)", numbers, text("3", "2.5", "-0.05")}, {"decimal(30,10)", numbers, text("12345678901234567890.0000000001", "7")},
-		{"decimal(5,0) unsigned", numbers, text("7")}, {"float", numbers[1:], text("0.1", "7", "1e30")}, {"double", numbers, text("0.1", "7", "1e300")}, {"boolean", numbers, text("1", "0")},
-		{"year", []string{"@", "@ IS NULL", "@ + 1", "@ / 2", "@ = 2026", "@ > '2000'", "concat(@, '|')", "@ - 1000"}, text("2026", "1999")}, {"bit(9)", []string{"@ + 0", "@ * 2", "@ = 257", "@ > 2", "@ IS NULL", "hex(@)", "bin(@)"}, text("257", "1")},
-		{"varchar(9)", texts, text("abc", "ABC", "é", `a'b\`)}, {"char(5)", texts, text("abc", "ABC")}, {"text", texts, text("abc", "ABC", "")},
-		{"varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", texts, text("abc", "ABC", "é")}, {"varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci", texts, text("abc", "ABC", "É")},
-		{"varchar(9) CHARACTER SET latin1", texts, text("abc", "ABC", "é")}, {"char(36) CHARACTER SET ascii COLLATE ascii_bin", texts, text("abc", "ABC")}, {"json", texts, text(`"abc"`, `{"a":  [1, 2.50]}`)},
-		{"varbinary(9)", texts, text("abc", "ABC", "\xff\x00")}, {"binary(5)", texts, text("abc", "\xff")}, {"blob", texts, text("abc", "ABC", "\xff\x00")},
-		{"enum('abc','b')", texts[:len(texts)-1], text("abc", "b")}, {"set('abc','b')", texts, text("abc,b", "b")},
-		{"date", times, text("2026-01-31")}, {"date NULL", []string{"@", "@ IS NULL", "year(@)", "@ + 0", "concat(@, '|')", "@ > '2026-01-01'"}, text("0000-00-00", "2026-01-31")}, {"datetime", times, text("2026-01-31 11:30:00")}, {"datetime(6)", times, text("2026-01-31 11:30:00.500000")}, {"timestamp NULL", times, text("2026-01-31 11:30:00")},
-		{"timestamp(3) NULL", times, text("2026-01-31 11:30:00.125")}, {"time", times, text("11:30:00", "-120:00:00")}, {"time(3)", times, text("11:30:00.125")},
-		{"uuid", []string{"@ IS NULL", "hex(@)", "concat(@, '|')", "@ = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "@ < 'b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"}, text("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")},
-		{"inet6", []string{"@ IS NULL", "hex(@)", "concat(@, '|')", "@ = '0::1'"}, text("::1")},
+		{
+			decl:   "tinyint",
+			exprs:  numbers,
+			values: text("7", "-3"),
+		}, {
+			decl:   "int",
+			exprs:  numbers,
+			values: text("7", "-3"),
+		}, {
+			decl:   "int unsigned",
+			exprs:  numbers,
+			values: text("7", "4000000000"),
+		}, {
+			decl:   "bigint",
+			exprs:  numbers,
+			values: text("9007199254740993", "-7"),
+		},
+		{
+			decl:   "bigint unsigned",
+			exprs:  numbers,
+			values: text("7", "18446744073709551615", "9223372036854775808"),
+		}, {
+			decl:   "decimal(10,2)",
+			exprs:  numbers,
+			values: text("3", "2.5", "-0.05"),
+		}, {
+			decl:   "decimal(30,10)",
+			exprs:  numbers,
+			values: text("12345678901234567890.0000000001", "7"),
+		},
+		{
+			decl:   "decimal(5,0) unsigned",
+			exprs:  numbers,
+			values: text("7"),
+		}, {
+			decl:   "float",
+			exprs:  numbers[1:],
+			values: text("0.1", "7", "1e30"),
+		}, {
+			decl:   "double",
+			exprs:  numbers,
+			values: text("0.1", "7", "1e300"),
+		}, {
+			decl:   "boolean",
+			exprs:  numbers,
+			values: text("1", "0"),
+		},
+		{
+			decl:   "year",
+			exprs:  []string{"@", "@ IS NULL", "@ + 1", "@ / 2", "@ = 2026", "@ > '2000'", "concat(@, '|')", "@ - 1000"},
+			values: text("2026", "1999"),
+		}, {
+			decl:   "bit(9)",
+			exprs:  []string{"@ + 0", "@ * 2", "@ = 257", "@ > 2", "@ IS NULL", "hex(@)", "bin(@)"},
+			values: text("257", "1"),
+		},
+		{
+			decl:   "varchar(9)",
+			exprs:  texts,
+			values: text("abc", "ABC", "é", `a'b\`),
+		}, {
+			decl:   "char(5)",
+			exprs:  texts,
+			values: text("abc", "ABC"),
+		}, {
+			decl:   "text",
+			exprs:  texts,
+			values: text("abc", "ABC", ""),
+		},
+		{
+			decl:   "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+			exprs:  texts,
+			values: text("abc", "ABC", "é"),
+		}, {
+			decl:   "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci",
+			exprs:  texts,
+			values: text("abc", "ABC", "É"),
+		},
+		{
+			decl:   "varchar(9) CHARACTER SET latin1",
+			exprs:  texts,
+			values: text("abc", "ABC", "é"),
+		}, {
+			decl:   "char(36) CHARACTER SET ascii COLLATE ascii_bin",
+			exprs:  texts,
+			values: text("abc", "ABC"),
+		}, {
+			decl:   "json",
+			exprs:  texts,
+			values: text(`"abc"`, `{"a":  [1, 2.50]}`),
+		},
+		{
+			decl:   "varbinary(9)",
+			exprs:  texts,
+			values: text("abc", "ABC", "\xff\x00"),
+		}, {
+			decl:   "binary(5)",
+			exprs:  texts,
+			values: text("abc", "\xff"),
+		}, {
+			decl:   "blob",
+			exprs:  texts,
+			values: text("abc", "ABC", "\xff\x00"),
+		},
+		{decl: "enum('abc','b')", exprs: texts[:len(texts)-1], values: text("abc", "b")}, {decl: "set('abc','b')", exprs: texts, values: text("abc,b", "b")},
+		{
+			decl:   "date",
+			exprs:  times,
+			values: text("2026-01-31"),
+		}, {
+			decl:   "date NULL",
+			exprs:  []string{"@", "@ IS NULL", "year(@)", "@ + 0", "concat(@, '|')", "@ > '2026-01-01'"},
+			values: text("0000-00-00", "2026-01-31"),
+		}, {
+			decl:   "datetime",
+			exprs:  times,
+			values: text("2026-01-31 11:30:00"),
+		}, {
+			decl:   "datetime(6)",
+			exprs:  times,
+			values: text("2026-01-31 11:30:00.500000"),
+		}, {
+			decl:   "timestamp NULL",
+			exprs:  times,
+			values: text("2026-01-31 11:30:00"),
+		},
+		{
+			decl:   "timestamp(3) NULL",
+			exprs:  times,
+			values: text("2026-01-31 11:30:00.125"),
+		}, {
+			decl:   "time",
+			exprs:  times,
+			values: text("11:30:00", "-120:00:00"),
+		}, {
+			decl:   "time(3)",
+			exprs:  times,
+			values: text("11:30:00.125"),
+		},
+		{
+			decl:   "uuid",
+			exprs:  []string{"@ IS NULL", "hex(@)", "concat(@, '|')", "@ = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "@ < 'b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"},
+			values: text("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+		},
+		{decl: "inet6", exprs: []string{"@ IS NULL", "hex(@)", "concat(@, '|')", "@ = '0::1'"}, values: text("::1")},
 	} {
 		t.Run(c.decl, func(t *testing.T) {
 			t.Parallel()

@@ -219,8 +219,26 @@ func TestExact(t *testing.T) {
 		key  backlog.Key
 		want string
 	}{
-		{backlog.NewKey(int64(1) << 53), `9007199254740992`}, {backlog.NewKey(int64(-1)<<53 - 1), `"-9007199254740993"`}, {backlog.NewKey("9007199254740993"), `"9007199254740993"`},
-		{backlog.NewKey(`a"9007199254740993`), `"a\"9007199254740993"`}, {backlog.NewKey(`\`, int64(9007199254740993)), `["\\","9007199254740993"]`}, {backlog.NewKey(0.1234567890123456789), `0.12345678901234568`},
+		{
+			key:  backlog.NewKey(int64(1) << 53),
+			want: `9007199254740992`,
+		}, {
+			key:  backlog.NewKey(int64(-1)<<53 - 1),
+			want: `"-9007199254740993"`,
+		}, {
+			key:  backlog.NewKey("9007199254740993"),
+			want: `"9007199254740993"`,
+		},
+		{
+			key:  backlog.NewKey(`a"9007199254740993`),
+			want: `"a\"9007199254740993"`,
+		}, {
+			key:  backlog.NewKey(`\`, int64(9007199254740993)),
+			want: `["\\","9007199254740993"]`,
+		}, {
+			key:  backlog.NewKey(0.1234567890123456789),
+			want: `0.12345678901234568`,
+		},
 	} {
 		f.records[0].ID = c.key
 		if w := ask(site, readToken, "GET", "/api/v1/records?limit=1", ""); !strings.Contains(w.Body.String(), `{"id":`+c.want+`,`) || !json.Valid(w.Body.Bytes()) {

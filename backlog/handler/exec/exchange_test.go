@@ -24,17 +24,42 @@ func TestExecExchange(t *testing.T) {
 		text       string // the error's
 		got        string
 	}{
-		{name: "success", body: "echo sent; echo careful >&2", got: "standard output:\n    sent\nstandard error:\n    careful\nexit status 0"},
+		{
+			name: "success",
+			body: "echo sent; echo careful >&2",
+			got: `standard output:
+    sent
+standard error:
+    careful
+exit status 0`,
+		},
 		{name: "silence", body: "exit 0", got: "exit status 0"},
-		{name: "error", body: "echo one >&2; echo two >&2; exit 3", outcome: backlog.Errored, text: "one\ntwo",
-			got: "standard error:\n    one\n    two\nexit status 3"},
+		{
+			name:    "error",
+			body:    "echo one >&2; echo two >&2; exit 3",
+			outcome: backlog.Errored,
+			text:    "one\ntwo",
+			got: `standard error:
+    one
+    two
+exit status 3`,
+		},
 		{name: "reject", body: "exit 65", outcome: backlog.Rejected, text: "exit status 65", got: "exit status 65"},
 		{name: "skip", body: "exit 75", outcome: backlog.Skipped, text: "exit status 75", got: "exit status 75"},
 		{name: "signal", body: "kill -KILL $$", outcome: backlog.Errored, text: "killed by signal: killed", got: "killed by signal: killed"},
-		{name: "much output", body: "seq 100000; echo the end", got: "standard output:\n    " +
-			strings.ReplaceAll(lines(99_869, 100_000), "\n", "\n    ") + "the end\nexit status 0"},
-		{name: "output held open by a child", body: "echo sent; sleep 60 2>/dev/null & exit 0",
-			got: "standard output:\n    sent\nexit status 0"},
+		{
+			name: "much output",
+			body: "seq 100000; echo the end",
+			got: "standard output:\n    " +
+				strings.ReplaceAll(lines(99_869, 100_000), "\n", "\n    ") + "the end\nexit status 0",
+		},
+		{
+			name: "output held open by a child",
+			body: "echo sent; sleep 60 2>/dev/null & exit 0",
+			got: `standard output:
+    sent
+exit status 0`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

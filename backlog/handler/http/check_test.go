@@ -138,25 +138,61 @@ func TestHTTPCheck(t *testing.T) {
 		h    *handler.Handler
 		want []string // parts of the error; nil: none
 	}{
-		{"http", &handler.Handler{Settings: handler.Settings{URL: plain.URL}}, nil},
-		{"path and query", &handler.Handler{Settings: handler.Settings{URL: plain.URL + "/{id}?x={id}"}}, nil},
-		{"https", &handler.Handler{Settings: handler.Settings{URL: good, CAFile: ca}}, nil},
-		{"host from the record", &handler.Handler{Settings: handler.Settings{URL: "{url}", Allow: []string{"hooks.example.org"}}}, nil},
-		{"closed", &handler.Handler{Settings: handler.Settings{URL: closed.URL}}, []string{
-			"http: " + closed.Listener.Addr().String() + ": connection refused; is the service running, and is the port in url right?"}},
-		{"no such host", &handler.Handler{Settings: handler.Settings{URL: "http://u:secret@does-not-exist.invalid/secret"}}, []string{
-			"http: does-not-exist.invalid:80: does-not-exist.invalid does not resolve: ", "; correct the host in url"}},
-		{"unknown authority", &handler.Handler{Settings: handler.Settings{URL: good}}, []string{
-			": its certificate is not trusted: x509: certificate signed by unknown authority; ", "name the certificate of its authority in ca_file"}},
-		{"another authority", &handler.Handler{Settings: handler.Settings{URL: good, CAFile: other}}, []string{"name the certificate of its authority in ca_file"}},
-		{"another name", &handler.Handler{Settings: handler.Settings{URL: misnamed, CAFile: ca}}, []string{"127.0.0.1", "correct the host in url"}},
-		{"expired", &handler.Handler{Settings: handler.Settings{URL: stale, CAFile: ca}}, []string{"x509: certificate has expired", "; renew it"}},
-		{"old TLS", &handler.Handler{Settings: handler.Settings{URL: old, CAFile: ca}}, []string{"protocol version"}},
-		{"no TLS", &handler.Handler{Settings: handler.Settings{URL: strings.Replace(plain.URL, "http:", "https:", 1)}}, []string{
-			": the server does not speak TLS there; is http:// meant, or another port?"}},
-		{"closes at once", &handler.Handler{Settings: handler.Settings{URL: "https://" + listener(t, true)}}, []string{
-			": the connection was closed without an answer; is http:// meant, or another port?"}},
-		{"bad configuration", &handler.Handler{Settings: handler.Settings{URL: "x"}}, []string{"http: url: must begin with http:// or https:// and a host; write one such as https://example.com/orders"}},
+		{name: "http", h: &handler.Handler{Settings: handler.Settings{URL: plain.URL}}},
+		{name: "path and query", h: &handler.Handler{Settings: handler.Settings{URL: plain.URL + "/{id}?x={id}"}}},
+		{name: "https", h: &handler.Handler{Settings: handler.Settings{URL: good, CAFile: ca}}},
+		{name: "host from the record", h: &handler.Handler{Settings: handler.Settings{URL: "{url}", Allow: []string{"hooks.example.org"}}}},
+		{
+			name: "closed",
+			h:    &handler.Handler{Settings: handler.Settings{URL: closed.URL}},
+			want: []string{
+				"http: " + closed.Listener.Addr().String() + ": connection refused; is the service running, and is the port in url right?"},
+		},
+		{
+			name: "no such host",
+			h:    &handler.Handler{Settings: handler.Settings{URL: "http://u:secret@does-not-exist.invalid/secret"}},
+			want: []string{
+				"http: does-not-exist.invalid:80: does-not-exist.invalid does not resolve: ", "; correct the host in url"},
+		},
+		{
+			name: "unknown authority",
+			h:    &handler.Handler{Settings: handler.Settings{URL: good}},
+			want: []string{
+				": its certificate is not trusted: x509: certificate signed by unknown authority; ", "name the certificate of its authority in ca_file"},
+		},
+		{
+			name: "another authority",
+			h:    &handler.Handler{Settings: handler.Settings{URL: good, CAFile: other}},
+			want: []string{"name the certificate of its authority in ca_file"},
+		},
+		{
+			name: "another name",
+			h:    &handler.Handler{Settings: handler.Settings{URL: misnamed, CAFile: ca}},
+			want: []string{"127.0.0.1", "correct the host in url"},
+		},
+		{
+			name: "expired",
+			h:    &handler.Handler{Settings: handler.Settings{URL: stale, CAFile: ca}},
+			want: []string{"x509: certificate has expired", "; renew it"},
+		},
+		{name: "old TLS", h: &handler.Handler{Settings: handler.Settings{URL: old, CAFile: ca}}, want: []string{"protocol version"}},
+		{
+			name: "no TLS",
+			h:    &handler.Handler{Settings: handler.Settings{URL: strings.Replace(plain.URL, "http:", "https:", 1)}},
+			want: []string{
+				": the server does not speak TLS there; is http:// meant, or another port?"},
+		},
+		{
+			name: "closes at once",
+			h:    &handler.Handler{Settings: handler.Settings{URL: "https://" + listener(t, true)}},
+			want: []string{
+				": the connection was closed without an answer; is http:// meant, or another port?"},
+		},
+		{
+			name: "bad configuration",
+			h:    &handler.Handler{Settings: handler.Settings{URL: "x"}},
+			want: []string{"http: url: must begin with http:// or https:// and a host; write one such as https://example.com/orders"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -232,36 +268,111 @@ func TestHTTPPrepare(t *testing.T) {
 		h    *handler.Handler
 		want string
 	}{
-		{&handler.Handler{}, "url: is empty; write one such as https://example.com/orders"},
-		{&handler.Handler{Settings: handler.Settings{URL: "{url}"}}, "url: a record says which host is called; add allow: [example.com], the hosts it may name"},
-		{&handler.Handler{Settings: handler.Settings{URL: "https://{t}.example.org/"}}, "url: a record says which host is called; add allow: [example.com], the hosts it may name"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Allow: []string{"x.example.org"}}}, "allow: does not list the host of url, h.example.org; add it, or remove allow, which is for hosts that come from the record"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Allow: []string{"http://x"}}}, "allow[0]: http://x is no host; write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Method: "post"}}, `method: "post" is none; write one such as POST or PUT`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Method: "P T"}}, `method: "P T" is none; write one such as POST or PUT`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Method: "CONNECT"}}, `method: "CONNECT" is none; write one such as POST or PUT`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X y": "z"}}}, `headers: a key that is no header, not shown as it may be secret; write Name: value`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X-y": "a", "x-Y": "a"}}}, `headers.x-Y: is there twice, in other capitals; remove one`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X-Y": "secret\r\nX-Z: 1"}}}, `headers.X-Y: holds a line break or another character that no header has; remove it`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"webhook-id": "1"}}}, `headers.webhook-id: is set by the program itself; remove it`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"BACKLOG-tier": "1"}}}, `headers.BACKLOG-tier: is set by the program itself; remove it`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"Content-Length": "1"}}}, `headers.Content-Length: is set by the program itself; remove it`},
-		{&handler.Handler{Settings: handler.Settings{URL: "https://u:secret@h/", Headers: map[string]string{"Authorization": "secret"}}}, `url: has a user, and headers have an Authorization; remove one`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Success: []handler.Status{}}}, `success: is an empty list; name at least one or remove it`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Success: []handler.Status{{From: 600, To: 600}}}}, `success[0]: must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 65, To: 65}}}}, `reject[0]: must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 202, To: 202}}}}, `reject: status 202 is in success too; give both, each its own (default: success 2xx, reject 410)`},
-		{&handler.Handler{Settings: handler.Settings{URL: url, Secrets: []string{"whsec_c2VjcmV0"}}}, "secret[0]: is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{missing}}}, "secret_file: open " + missing + ": no such file or directory; correct the path or the permissions"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{text}}}, "secret_file: " + text + " is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: missing}}, "ca_file: open " + missing + ": no such file or directory; correct the path or the permissions"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: "/dev/zero"}}, "ca_file: /dev/zero is not a regular file; correct the path or the permissions"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{"/dev/zero"}}}, "secret_file: /dev/zero is not a regular file; correct the path or the permissions"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CAFile: text}}, "ca_file: " + text + " holds no certificate in PEM form; name a file that begins with -----BEGIN CERTIFICATE-----"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CertFile: text}}, "client_cert: goes with client_key; add it"},
-		{&handler.Handler{Settings: handler.Settings{URL: url, CertFile: text, KeyFile: text}}, "client_cert " + text + " and client_key " + text +
-			" do not make a certificate: tls: failed to find any PEM data in certificate input"},
-		{&handler.Handler{Settings: handler.Settings{URL: "http://h/", CAFile: text}}, "url: ca_file, client_cert and client_key are of no use with http://; write https:// or remove them"},
+		{h: &handler.Handler{}, want: "url: is empty; write one such as https://example.com/orders"},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: "{url}"}},
+			want: "url: a record says which host is called; add allow: [example.com], the hosts it may name",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: "https://{t}.example.org/"}},
+			want: "url: a record says which host is called; add allow: [example.com], the hosts it may name",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Allow: []string{"x.example.org"}}},
+			want: "allow: does not list the host of url, h.example.org; add it, or remove allow, which is for hosts that come from the record",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Allow: []string{"http://x"}}},
+			want: "allow[0]: http://x is no host; write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8",
+		},
+		{h: &handler.Handler{Settings: handler.Settings{URL: url, Method: "post"}}, want: `method: "post" is none; write one such as POST or PUT`},
+		{h: &handler.Handler{Settings: handler.Settings{URL: url, Method: "P T"}}, want: `method: "P T" is none; write one such as POST or PUT`},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Method: "CONNECT"}},
+			want: `method: "CONNECT" is none; write one such as POST or PUT`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X y": "z"}}},
+			want: `headers: a key that is no header, not shown as it may be secret; write Name: value`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X-y": "a", "x-Y": "a"}}},
+			want: `headers.x-Y: is there twice, in other capitals; remove one`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"X-Y": "secret\r\nX-Z: 1"}}},
+			want: `headers.X-Y: holds a line break or another character that no header has; remove it`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"webhook-id": "1"}}},
+			want: `headers.webhook-id: is set by the program itself; remove it`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"BACKLOG-tier": "1"}}},
+			want: `headers.BACKLOG-tier: is set by the program itself; remove it`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Headers: map[string]string{"Content-Length": "1"}}},
+			want: `headers.Content-Length: is set by the program itself; remove it`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: "https://u:secret@h/", Headers: map[string]string{"Authorization": "secret"}}},
+			want: `url: has a user, and headers have an Authorization; remove one`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Success: []handler.Status{}}},
+			want: `success: is an empty list; name at least one or remove it`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Success: []handler.Status{{From: 600, To: 600}}}},
+			want: `success[0]: must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 65, To: 65}}}},
+			want: `reject[0]: must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Reject: []handler.Status{{From: 202, To: 202}}}},
+			want: `reject: status 202 is in success too; give both, each its own (default: success 2xx, reject 410)`,
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, Secrets: []string{"whsec_c2VjcmV0"}}},
+			want: "secret[0]: is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{missing}}},
+			want: "secret_file: open " + missing + ": no such file or directory; correct the path or the permissions",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{text}}},
+			want: "secret_file: " + text + " is no secret; it must be whsec_ and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` prints one",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, CAFile: missing}},
+			want: "ca_file: open " + missing + ": no such file or directory; correct the path or the permissions",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, CAFile: "/dev/zero"}},
+			want: "ca_file: /dev/zero is not a regular file; correct the path or the permissions",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, SecretFiles: []string{"/dev/zero"}}},
+			want: "secret_file: /dev/zero is not a regular file; correct the path or the permissions",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: url, CAFile: text}},
+			want: "ca_file: " + text + " holds no certificate in PEM form; name a file that begins with -----BEGIN CERTIFICATE-----",
+		},
+		{h: &handler.Handler{Settings: handler.Settings{URL: url, CertFile: text}}, want: "client_cert: goes with client_key; add it"},
+		{
+			h: &handler.Handler{Settings: handler.Settings{URL: url, CertFile: text, KeyFile: text}},
+			want: "client_cert " + text + " and client_key " + text +
+				" do not make a certificate: tls: failed to find any PEM data in certificate input",
+		},
+		{
+			h:    &handler.Handler{Settings: handler.Settings{URL: "http://h/", CAFile: text}},
+			want: "url: ca_file, client_cert and client_key are of no use with http://; write https:// or remove them",
+		},
 	} {
 		if err := tt.h.Prepare(); err == nil || err.Error() != "http: "+tt.want {
 			t.Errorf("error %v\nwant http: %s", err, tt.want)
@@ -311,16 +422,39 @@ func TestHTTPAllow(t *testing.T) {
 		allow            []string
 		want             string
 	}{
-		{"address", "{u}", s.URL + "/x", []string{"127.0.0.1"}, ""},
-		{"address and port", "{u}", s.URL, []string{address}, ""},
-		{"network", "http://{u}/x", address, []string{"127.0.0.0/8"}, ""},
-		{"name", "http://{u}:" + port + "/x", "localhost", []string{"localhost"}, ""},
-		{"another", "{u}", s.URL, []string{"hooks.example.org"}, "url: " + address + " is not in allow; add it if it may be called"},
-		{"another port", "{u}", s.URL, []string{"127.0.0.1:1"}, "url: " + address + " is not in allow; add it if it may be called"},
-		{"everything is not enough", "{u}", s.URL, []string{"0.0.0.0/0"},
-			"POST " + s.URL + ": 127.0.0.1 is at 127.0.0.1, which is not on the public internet; add the address to allow if that is meant"},
-		{"not http", "{u}", "file:///etc/passwd", []string{"127.0.0.1"}, "the url from the record must begin with http:// or https:// and a host; write one such as https://example.com/orders"},
-		{"the url's own host", s.URL + "/{u}", "x", nil, ""},
+		{name: "address", url: "{u}", value: s.URL + "/x", allow: []string{"127.0.0.1"}},
+		{name: "address and port", url: "{u}", value: s.URL, allow: []string{address}},
+		{name: "network", url: "http://{u}/x", value: address, allow: []string{"127.0.0.0/8"}},
+		{name: "name", url: "http://{u}:" + port + "/x", value: "localhost", allow: []string{"localhost"}},
+		{
+			name:  "another",
+			url:   "{u}",
+			value: s.URL,
+			allow: []string{"hooks.example.org"},
+			want:  "url: " + address + " is not in allow; add it if it may be called",
+		},
+		{
+			name:  "another port",
+			url:   "{u}",
+			value: s.URL,
+			allow: []string{"127.0.0.1:1"},
+			want:  "url: " + address + " is not in allow; add it if it may be called",
+		},
+		{
+			name:  "everything is not enough",
+			url:   "{u}",
+			value: s.URL,
+			allow: []string{"0.0.0.0/0"},
+			want:  "POST " + s.URL + ": 127.0.0.1 is at 127.0.0.1, which is not on the public internet; add the address to allow if that is meant",
+		},
+		{
+			name:  "not http",
+			url:   "{u}",
+			value: "file:///etc/passwd",
+			allow: []string{"127.0.0.1"},
+			want:  "the url from the record must begin with http:// or https:// and a host; write one such as https://example.com/orders",
+		},
+		{name: "the url's own host", url: s.URL + "/{u}", value: "x"},
 	} {
 		h := &handler.Handler{Settings: handler.Settings{URL: tt.url, Allow: tt.allow}}
 		before := len(s.requests())

@@ -24,15 +24,43 @@ func TestLinesPace(t *testing.T) {
 		after time.Duration // when the worker is ended; 0: never
 		text  string
 	}{
-		{"nothing to do", nil, 0, ""},
-		{"silent", []step{{give: "a"}}, 30 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
-		{"idle before", []step{{wait: 100 * s, give: "a"}}, 130 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
-		{"idle between", []step{{give: "a"}, {wait: 5 * s, answer: "a"}, {wait: 100 * s, give: "b"}}, 135 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
-		{"answered at the last moment", []step{{give: "a"}, {wait: 29 * s, answer: "a"}}, 0, ""},
-		{"each has its time", []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 29 * s, answer: "a"}, {wait: 29 * s, answer: "b"}, {wait: 29 * s, answer: "c"}}, 0, ""},
-		{"silent after the first", []step{{give: "a"}, {give: "b"}, {wait: 20 * s, answer: "a"}}, 50 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
-		{"one is left lying", []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 20 * s, answer: "b"}, {give: "d"}, {wait: 9 * s, answer: "c"}, {give: "e"}},
-			59 * s, "timed out after 30s: the worker answered nothing (does it flush its output?)"},
+		{name: "nothing to do", after: 0},
+		{
+			name:  "silent",
+			steps: []step{{give: "a"}},
+			after: 30 * s,
+			text:  "timed out after 30s: the worker answered nothing (does it flush its output?)",
+		},
+		{
+			name:  "idle before",
+			steps: []step{{wait: 100 * s, give: "a"}},
+			after: 130 * s,
+			text:  "timed out after 30s: the worker answered nothing (does it flush its output?)",
+		},
+		{
+			name:  "idle between",
+			steps: []step{{give: "a"}, {wait: 5 * s, answer: "a"}, {wait: 100 * s, give: "b"}},
+			after: 135 * s,
+			text:  "timed out after 30s: the worker answered nothing (does it flush its output?)",
+		},
+		{name: "answered at the last moment", steps: []step{{give: "a"}, {wait: 29 * s, answer: "a"}}, after: 0},
+		{
+			name:  "each has its time",
+			steps: []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 29 * s, answer: "a"}, {wait: 29 * s, answer: "b"}, {wait: 29 * s, answer: "c"}},
+			after: 0,
+		},
+		{
+			name:  "silent after the first",
+			steps: []step{{give: "a"}, {give: "b"}, {wait: 20 * s, answer: "a"}},
+			after: 50 * s,
+			text:  "timed out after 30s: the worker answered nothing (does it flush its output?)",
+		},
+		{
+			name:  "one is left lying",
+			steps: []step{{give: "a"}, {give: "b"}, {give: "c"}, {wait: 20 * s, answer: "b"}, {give: "d"}, {wait: 9 * s, answer: "c"}, {give: "e"}},
+			after: 59 * s,
+			text:  "timed out after 30s: the worker answered nothing (does it flush its output?)",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
