@@ -412,7 +412,7 @@ func (o *OnceOptions) duePass(
 	err := g.checkTicks(state, cfg, now)
 	if !o.DryRun {
 		mine := g.stateWork(cfg, now)
-		mine.Until = checkpoint.Return(cfg.Tiers, now) // a crontab starts it again
+		mine.Until = checkpoint.RestartBy(cfg.Tiers, now) // a crontab starts it again
 		err = g.claimTicks(state, cfg, log, mine)
 	}
 	if err != nil {

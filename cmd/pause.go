@@ -117,7 +117,7 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 func (g *globalOptions) findLeader(
 	ctx context.Context, o dataFlags, state *checkpoint.File, saved checkpoint.State,
 ) (leader string, err error) {
-	if state.Leads(saved, time.Now()) {
+	if state.HasLeader(saved, time.Now()) {
 		return watch.Here, nil // even if the database cannot be reached
 	}
 	err = g.onTable(ctx, o, table.Options{ReadOnly: true}, func(a *setup, _ time.Time) (err error) {

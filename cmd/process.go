@@ -143,7 +143,7 @@ func (p *process) lead() {
 	p.logStarted("leader")
 	p.history.restore(true)
 	p.pages.ObservePast()
-	p.unmarkLeader = p.state.Lead()
+	p.unmarkLeader = p.state.MarkLeader()
 	p.saveWork()
 	p.saveDaemon(&watch.Daemon{PID: os.Getpid(), Since: inspect.Stamp(time.Now())})
 	if next := inspect.Starts(p.setup().cfg.Tiers, time.Now()); len(next) > 0 {

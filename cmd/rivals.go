@@ -59,7 +59,7 @@ func (a *setup) lockError(err error, replace bool) error {
 // claimTicks saves in the state file that its ticks belong to this configuration. It returns an error if
 // they belong to another one, unless that is to be replaced.
 func (g *globalOptions) claimTicks(state *checkpoint.File, cfg *config.Config, log *slog.Logger, mine checkpoint.Work) error {
-	was, rivalry, err := state.TakeTicks(mine, g.replace, time.Now())
+	was, rivalry, err := state.ClaimTicks(mine, g.replace, time.Now())
 	if err != nil {
 		log.Warn(stateUnusable, "error", err)
 	}
@@ -75,7 +75,7 @@ func (g *globalOptions) claimTicks(state *checkpoint.File, cfg *config.Config, l
 // checkTicks is claimTicks without the saving.
 func (g *globalOptions) checkTicks(state *checkpoint.File, cfg *config.Config, now time.Time) error {
 	saved, _ := state.State()
-	r := saved.Rivalry(g.stateWork(cfg, now), state.Leads(saved, time.Now()), now)
+	r := saved.Rivalry(g.stateWork(cfg, now), state.HasLeader(saved, time.Now()), now)
 	if r != nil && !g.replace {
 		return ticksTakenError(cfg, r)
 	}

@@ -1,5 +1,5 @@
-// Package checkpoint owns the state folder: what a daemon remembers between two lives, and
-// what other commands are to know of it. None of it is needed to work correctly.
+// Package checkpoint owns the state folder: what a daemon remembers from one start to the next,
+// and what other commands need to know about it. Passes work correctly without any of it.
 package checkpoint
 
 import (
@@ -31,33 +31,33 @@ import (
 // A State is what a [File] keeps.
 type State struct {
 	backlog.Checkpoint
-	Work    *Work              `json:"work,omitempty"`   // that its ticks are for
-	Daemon  *watch.Daemon      `json:"daemon,omitempty"` // the one that leads, or was killed when it did: see File.Leads
+	Work    *Work              `json:"work,omitempty"`   // the configuration whose ticks these are
+	Daemon  *watch.Daemon      `json:"daemon,omitempty"` // the leader, which may have been killed: see File.HasLeader
 	Pause   *watch.Pause       `json:"pause,omitempty"`
 	Outage  *watch.Outage      `json:"outage,omitempty"`
-	Outages []watch.PastOutage `json:"outages,omitempty"` // the last that are over
+	Outages []watch.PastOutage `json:"outages,omitempty"` // the last ones that have ended
 }
 
-// Current returns the pause that holds at the time, nil if none does.
+// Current returns the pause that is in force at the time; nil: there is none.
 func (s *State) Current(now time.Time) *watch.Pause { return s.Pause.Current(now) }
 
-// A File keeps the checkpoint as JSON, written as a whole or not at all. A
-// checkpoint that cannot be written is still remembered for the life of the
-// process. Other processes may keep theirs in the same file.
+// A File is the state file: JSON that is replaced as a whole or not at all. A state that
+// cannot be written is kept in memory until the process ends. Several processes may use the
+// same file. Its methods may be called concurrently.
 type File struct {
 	Path string // "": memory only
 
-	patience time.Duration // with another process's update; 0: lockPatience
+	patience time.Duration // how long to wait for another process's update; 0: lockPatience
 
 	mu     sync.Mutex
 	memory State
 	broken bool // the last write failed
-	warned bool // that something cannot be kept
+	warned bool // a failed write has been reported
 }
 
 var _ backlog.CheckpointKeeper = (*File)(nil)
 
-// Folder returns the folder of the file, "" where nothing is kept.
+// Folder returns the folder of the file; "": the state is in memory only.
 func (f *File) Folder() string {
 	if f.Path == "" {
 		return ""
@@ -66,8 +66,8 @@ func (f *File) Folder() string {
 }
 
 const (
-	lockPatience = time.Second // for another process's update
-	maxSize      = 1 << 20     // more than a checkpoint of any schedule takes
+	lockPatience = time.Second // how long to wait for another process's update
+	maxSize      = 1 << 20     // in bytes; more than the state of any schedule takes
 )
 
 // Load implements backlog.CheckpointKeeper.
@@ -76,8 +76,8 @@ func (f *File) Load() (backlog.Checkpoint, error) {
 	return s.Checkpoint, err
 }
 
-// State returns what is kept. The file is read each time: another process may have
-// written it. The next change leaves the returned state alone.
+// State returns the state. It reads the file each time, because another process may have
+// written it. Later changes do not affect the returned value.
 func (f *File) State() (State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,14 +91,15 @@ func (f *File) load() (State, error) {
 	if f.Path == "" {
 		return f.memory, nil
 	}
-	if f.broken { // but for what others ask for
-		kept, memory := File{Path: f.Path}, f.memory
-		if s, err := kept.load(); err == nil {
-			memory.Pause = s.Pause
+	if f.broken { // only a pause comes from the file: other processes may still set one
+		onDisk := File{Path: f.Path}
+		state := f.memory
+		if s, err := onDisk.load(); err == nil {
+			state.Pause = s.Pause
 		}
-		return memory, nil
+		return state, nil
 	}
-	b, err := read(f.Path, maxSize)
+	b, err := readRegular(f.Path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}
@@ -115,16 +116,15 @@ func (f *File) load() (State, error) {
 	return state, nil
 }
 
-// read returns the content of a regular file of at most so many bytes. A FIFO would be waited
-// for, and a device may be endless.
-func read(path string, most int64) ([]byte, error) {
+// readRegular reads a regular file of at most maxBytes. Reading a FIFO could block, and a device may be endless.
+func readRegular(path string, maxBytes int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
-	case err != nil: // os.ReadFile says it
+	case err != nil: // os.ReadFile returns the same error
 	case !info.Mode().IsRegular() && !info.IsDir():
 		return nil, errors.New("it is not a regular file")
-	case info.Size() > most:
-		return nil, fmt.Errorf("it has more than %d bytes", most)
+	case info.Size() > maxBytes:
+		return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
 	}
 	return os.ReadFile(path)
 }
@@ -134,7 +134,9 @@ func (f *File) Update(change func(*backlog.Checkpoint)) error {
 	return f.Change(func(s *State) { change(&s.Checkpoint) })
 }
 
-// Change changes the state in one step. A file that cannot be read is replaced.
+// Change applies change to the state and writes it, under a lock that excludes other processes.
+// A file that cannot be read is replaced. After a failed write, the state is kept in memory; only
+// the first failure is returned.
 func (f *File) Change(change func(*State)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,22 +153,23 @@ func (f *File) Change(change func(*State)) error {
 	if err == nil && bytes.Equal(before, after) {
 		return nil
 	}
-	if err = os.MkdirAll(filepath.Dir(f.Path), 0o755); err == nil {
+	err = os.MkdirAll(filepath.Dir(f.Path), 0o755)
+	if err == nil {
 		err = replace(f.Path, append(after, '\n'))
 	}
 	f.broken = err != nil
-	return f.first(err, "the state cannot be kept, a restart will not know what was missed")
+	return f.firstFailure(err, "the state cannot be kept, a restart will not know what was missed")
 }
 
-// replace puts a file with the content in the place of the one at the path, whole or not at
-// all. Without a sync of the folder a power loss could bring the old one back. A file system
-// that cannot do that for a folder has no more to offer, so that an error of it is no failure.
+// replace replaces the file at the path, as a whole or not at all. It also syncs the folder, without
+// which a power loss could bring the old file back. An error of that is ignored: some file systems
+// cannot sync a folder.
 func replace(path string, content []byte) error {
-	kept := renameio.WithExistingPermissions()
-	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // which the next process must be able to read
-		kept = renameio.WithStaticPermissions(info.Mode().Perm() | 0o600)
+	permissions := renameio.WithExistingPermissions()
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // its owner must stay able to read it
+		permissions = renameio.WithStaticPermissions(info.Mode().Perm() | 0o600)
 	}
-	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644), kept)
+	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644), permissions)
 	if err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func replace(path string, content []byte) error {
 	return nil
 }
 
-// syncFolder is a variable for the test, which cannot cut the power.
+// syncFolder is a variable so that a test can observe it: the test cannot cut the power.
 var syncFolder = func(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -191,18 +194,19 @@ var syncFolder = func(dir string) error {
 	return folder.Sync()
 }
 
-// first returns an error with what it means, but only the first: the others say no more.
-func (f *File) first(err error, means string) error {
+// firstFailure returns the first error, with its consequence, and nil for all later ones: they
+// say the same.
+func (f *File) firstFailure(err error, consequence string) error {
 	if err == nil || f.warned {
 		return nil
 	}
 	f.warned = true
-	return fmt.Errorf("%s: %w", means, err)
+	return fmt.Errorf("%s: %w", consequence, err)
 }
 
-// lock locks a file beside Path, which itself is replaced each time. ".lock" keeps other
-// processes from an update between our reading and writing. Without the lock an update
-// is still better than none.
+// lock locks a file next to Path, because Path itself is replaced at each change. ".lock" keeps
+// other processes from changing the state between our read and our write. If the lock cannot be
+// had in time, the caller goes on without it: a change without the lock is better than none.
 func (f *File) lock(suffix string) (unlock func()) {
 	if f.Path == "" {
 		return func() {}
@@ -214,14 +218,14 @@ func (f *File) lock(suffix string) (unlock func()) {
 	return func() { l.Close() }
 }
 
-// newLock returns a lock on a file that other accounts may lock, too. It makes the folder of the file.
+// newLock returns a lock on a file that other accounts may lock, too. It creates the folder of the file.
 func newLock(path string) *flock.Flock {
 	os.MkdirAll(filepath.Dir(path), 0o755)
 	return flock.New(path, flock.SetPermissions(0o644))
 }
 
-// isLocked reports whether a process has the file locked. Another process that asks at the same time
-// does not count.
+// isLocked reports whether a process holds the lock on the file. Other processes that check at the
+// same time do not count.
 func isLocked(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
@@ -232,23 +236,23 @@ func isLocked(path string) bool {
 	return err == nil && !free
 }
 
-// Lead marks the process as the daemon that leads and keeps this file, until stop is
-// called or the process ends. What goes wrong costs nothing but that others do not know.
-func (f *File) Lead() (stop func()) { return f.lock(".leader") }
+// MarkLeader marks the process as the leading daemon that uses this file, until stop is called or
+// the process ends. A failure is ignored: other processes then do not see the leader.
+func (f *File) MarkLeader() (stop func()) { return f.lock(".leader") }
 
-// Leads reports whether a daemon of this machine leads, keeps this file, and has just
-// been awake or has just begun.
-func (f *File) Leads(s State, now time.Time) bool {
+// HasLeader reports whether a daemon of this machine leads, uses this file, and woke or started
+// within the last minute.
+func (f *File) HasLeader(s State, now time.Time) bool {
 	if s.Daemon == nil {
 		return false
 	}
-	awake := slices.MaxFunc([]time.Time{s.LastWake, time.Time(s.Daemon.Since)}, time.Time.Compare)
-	return now.Sub(awake) <= time.Minute && isLocked(f.Path+".leader")
+	lastSign := slices.MaxFunc([]time.Time{s.LastWake, time.Time(s.Daemon.Since)}, time.Time.Compare)
+	return now.Sub(lastSign) <= time.Minute && isLocked(f.Path+".leader")
 }
 
-// Check returns why the file could not be read or written, nil if it could,
-// together with the folders that are missing yet. Rights alone do not tell, since
-// a file is replaced by a new one beside it: Check creates one for a moment.
+// Check returns why the file or its missing folders could not be created, read or written; nil: they
+// can. Writing replaces the file by a new one in the same folder, so that the rights on the file do
+// not answer this: Check creates another file for a moment.
 func (f *File) Check() error {
 	if f.Path == "" {
 		return nil
@@ -256,10 +260,7 @@ func (f *File) Check() error {
 	if _, err := f.Load(); err != nil {
 		return err
 	}
-	dir := filepath.Dir(f.Path)
-	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir)
-	}
+	dir := existingParent(f.Path)
 	probe, err := os.CreateTemp(dir, ".backlog-check-*")
 	if err != nil {
 		return fmt.Errorf("%s cannot be written, and a restart will not know what was missed: folder %s: %w", f.Path, dir, errors.Unwrap(err))
@@ -268,12 +269,24 @@ func (f *File) Check() error {
 	return os.Remove(probe.Name())
 }
 
-// unitFolder is the state folder of the unit that the package brings.
+// existingParent returns the innermost folder of the path that exists.
+func existingParent(path string) string {
+	dir := filepath.Dir(path)
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// unitFolder is the state folder of the packaged systemd unit. Tests change it.
 var unitFolder = "/var/lib/backlog"
 
-// DefaultPath returns where the checkpoint of a work on a table is kept: in systemd's
-// $STATE_DIRECTORY, else where the unit's daemon keeps this table's, so that a shell sees
-// it, else under $XDG_STATE_HOME or in the home directory.
+// DefaultPath returns the default path of a state file: in systemd's $STATE_DIRECTORY; else, if the
+// daemon of the packaged unit has its file for this table there, in the unit's state folder, so that
+// commands in a shell find it; else under $XDG_STATE_HOME or in the home directory.
 func DefaultPath(database, schema, table, work string) (string, error) {
 	file := Name(database, schema, table, work) + ".json"
 	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
@@ -294,9 +307,10 @@ func DefaultPath(database, schema, table, work string) (string, error) {
 	return filepath.Join(dir, file), nil
 }
 
-// Name returns what names the work on the table among all; "" is the only one there.
+// Name returns a name of the work on the table that is unique among all tables and works. work is "" for the
+// only work on a table.
 func Name(database, schema, table, work string) string {
-	text := place(database) + "\x00" + schema + "\x00" + table
+	text := databaseIdentity(database) + "\x00" + schema + "\x00" + table
 	name := strings.ReplaceAll(table, "/", "_")
 	if work != "" {
 		text += "\x00" + work
@@ -306,10 +320,12 @@ func Name(database, schema, table, work string) string {
 	return name + "-" + hex.EncodeToString(sum[:4])
 }
 
-// place reduces a database's URL to what says which tables it leads to: another
-// password, or a setting of the session, makes no other checkpoint. A text that is
-// no URL stays as it is.
-func place(database string) string {
+// defaultPorts are the ports of URLs without one, by their scheme.
+var defaultPorts = map[string]string{"postgres": ":5432", "mysql": ":3306"}
+
+// databaseIdentity reduces the URL of a database to the parts that decide which tables it leads to. Another
+// password or session setting leads to the same state file. A text that is not a URL stays as it is.
+func databaseIdentity(database string) string {
 	scheme, rest, _ := strings.Cut(database, ":")
 	if strings.HasPrefix(scheme, "sqlite") {
 		path, _, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
@@ -322,22 +338,26 @@ func place(database string) string {
 	if err != nil || u.Host == "" && u.Path == "" {
 		return database
 	}
-	scheme = map[string]string{"postgresql": "postgres", "mariadb": "mysql"}[scheme]
-	server := url.URL{Scheme: cmp.Or(scheme, u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path}
-	if port := map[string]string{"postgres": ":5432", "mysql": ":3306"}[server.Scheme]; u.Port() == "" {
-		server.Host += port
+	server := url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host), Path: u.Path}
+	switch scheme {
+	case "postgresql":
+		server.Scheme = "postgres"
+	case "mariadb":
+		server.Scheme = "mysql"
 	}
-	kept := u.Query()
-	maps.DeleteFunc(kept, func(name string, _ []string) bool {
+	if u.Port() == "" {
+		server.Host += defaultPorts[server.Scheme]
+	}
+	query := u.Query()
+	maps.DeleteFunc(query, func(name string, _ []string) bool {
 		return !slices.Contains([]string{"host", "port", "dbname", "search_path"}, name)
 	})
-	server.RawQuery = kept.Encode()
+	server.RawQuery = query.Encode()
 	return server.String()
 }
 
-// At returns the keeper of a work's checkpoint in the file, or without one at the default
-// place. It is kept in memory only for "none" and, with an error, where no folder can be
-// found.
+// At returns the state file of a work: at the path file, or at the default path if that is "". For "none", and
+// with an error if there is no folder for it, the state is in memory only.
 func At(file, database, schema, table, work string) (f *File, err error) {
 	f = &File{Path: file}
 	switch file {
@@ -349,24 +369,23 @@ func At(file, database, schema, table, work string) (f *File, err error) {
 	return f, err
 }
 
-// RunLocker returns what takes the run lock of a server, and after it a file of this
-// machine beside the checkpoint, which every process has locked as long as its passes
-// have not ended. A process whose connection breaks loses the server's lock with it,
-// and may learn that some seconds later; until its handlers have ended the next one
-// waits for the file.
+// RunLocker returns a locker that takes the run lock of a server and then locks a file next to
+// the state file, which a process holds until its passes have ended. A process whose connection
+// breaks loses the server's lock at once but may notice only seconds later. The file makes the
+// next process on this machine wait until the handlers of that one have ended.
 func (f *File) RunLocker(server backlog.Locker) backlog.Locker {
-	return hereLocker{server, f.Path + ".run"}
+	return localLocker{server, f.Path + ".run"}
 }
 
-type hereLocker struct {
+// A localLocker locks the file at path after the run lock of a server.
+type localLocker struct {
 	backlog.Locker
 	path string
 }
 
-// TryLock implements backlog.Locker. The file alone keeps nobody off: a process
-// that has it for longer than handlers go on after a lost lock stands still, or
-// cannot write its outcomes.
-func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
+// TryLock implements backlog.Locker. It waits for the file no longer than handlers can go on after
+// a lost lock. A process that still holds the file then is suspended or cannot write its outcomes.
+func (l localLocker) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	lock, err := l.Locker.TryLock(ctx, name)
 	if name != backlog.RunLock {
 		return lock, err
@@ -378,27 +397,29 @@ func (l hereLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 		return nil, err
 	}
 	file := newLock(l.path)
-	held := hereLock{lock, file}
-	if got, err := file.TryLock(); got || err != nil {
-		return held, nil
+	both := localLock{lock, file}
+	locked, err := file.TryLock()
+	if locked || err != nil { // without the file, the server's lock must do
+		return both, nil
 	}
-	wctx, cancel := context.WithTimeout(ctx, backlog.TakeOverAfter)
+	waiting, cancel := context.WithTimeout(ctx, backlog.TakeOverAfter)
 	defer cancel()
-	file.TryLockContext(wctx, 50*time.Millisecond)
+	file.TryLockContext(waiting, 50*time.Millisecond)
 	if err := cmp.Or(ctx.Err(), lock.Check(ctx)); err != nil {
-		held.Unlock()
+		both.Unlock()
 		return nil, err
 	}
-	return held, nil
+	return both, nil
 }
 
-type hereLock struct {
+// A localLock is a server's lock together with a locked file of this machine.
+type localLock struct {
 	backlog.Lock
 	file *flock.Flock
 }
 
 // Unlock implements backlog.Lock.
-func (l hereLock) Unlock() error {
+func (l localLock) Unlock() error {
 	err := l.Lock.Unlock()
 	l.file.Close()
 	return err

@@ -34,14 +34,14 @@ func TestLeads(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.what, func(t *testing.T) {
 			f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
-			stop := f.Lead()
+			stop := f.MarkLeader()
 			defer func() { stop() }()
 			if !tt.locked {
 				stop()
 			}
 			s := checkpoint.State{Daemon: tt.daemon}
 			s.LastWake = now.Add(-tt.awake)
-			if leads := f.Leads(s, now); leads != tt.leads {
+			if leads := f.HasLeader(s, now); leads != tt.leads {
 				t.Errorf("leads: %v, want %v", leads, tt.leads)
 			}
 		})

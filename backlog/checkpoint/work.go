@@ -15,22 +15,22 @@ import (
 	"backlog/tiers"
 )
 
-// A Work is the configuration that the ticks of a state file are for.
+// A Work identifies the configuration whose ticks are in a state file.
 type Work struct {
-	Config string         `json:"config"` // its file
+	Config string         `json:"config"` // path of its file
 	Marks  []backlog.Mark `json:"marks"`
-	Daemon bool           `json:"daemon,omitempty"` // it works while a daemon leads; else it is started again and again
-	Used   time.Time      `json:"used"`
-	Until  time.Time      `json:"until,omitzero"` // by when it is started again, if it still is
+	Daemon bool           `json:"daemon,omitempty"` // a daemon works by it; false: a crontab starts it again and again
+	Used   time.Time      `json:"used"`             // when it last started
+	Until  time.Time      `json:"until,omitzero"`   // when a crontab must have started it again; later it counts as ended
 }
 
-// leastReturn is how long a work that is started again and again is waited for at least.
-const leastReturn = 10 * time.Minute
+// minRestart is the least time that a crontab has to start a work again.
+const minRestart = 10 * time.Minute
 
-// Return is by when a work that is started now, and by each tick of the schedule, is
-// started again, with a tick that is missed.
-func Return(s *tiers.Schedule, now time.Time) time.Time {
-	until := now.Add(leastReturn)
+// RestartBy returns when a crontab that starts a work now, and at each tick, must have started
+// it again, even if it misses one tick.
+func RestartBy(s *tiers.Schedule, now time.Time) time.Time {
+	until := now.Add(minRestart)
 	second := s.Next(s.Next(now))
 	if second.After(until) {
 		return second
@@ -38,23 +38,27 @@ func Return(s *tiers.Schedule, now time.Time) time.Time {
 	return until
 }
 
-// A Rivalry says that the ticks of a state file are another configuration's.
+// A Rivalry says that the ticks of a state file belong to another configuration.
 type Rivalry struct {
 	Other   Work
-	Differs []string // such as where
+	Differs []string // the marks that differ, such as where
 }
 
-// Rivalry compares mine with the work that the state is kept for, and returns nil where
-// that is the same one, an earlier form of it, or one that has ended: the same file says
-// something else now, the other file is gone, its daemon does not lead, or it has not
-// been started for longer than its schedule says.
+// Rivalry returns how mine differs from the work whose ticks are in the state. It returns nil if
+// that is the same work, another version of the same file, or a work that has ended: its file is
+// gone, its daemon does not lead, or its crontab has not started it in time. leads says whether a
+// daemon leads that uses the state file.
 func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 	other := s.Work
 	r := other.rival(mine)
 	if r == nil || r.SameFile {
 		return nil
 	}
-	if other.Daemon && !leads || !other.Daemon && now.After(other.Until) {
+	ended := now.After(other.Until)
+	if other.Daemon {
+		ended = !leads
+	}
+	if ended {
 		return nil
 	}
 	if _, err := os.Stat(other.Config); errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +67,7 @@ func (s *State) Rivalry(mine Work, leads bool, now time.Time) *Rivalry {
 	return &Rivalry{*other, r.Differs}
 }
 
-// rival compares mine with the work; nil: it is the same. A nil Work is like any other.
+// rival compares mine with the work; nil: they are the same. A nil Work is the same as any other.
 func (w *Work) rival(mine Work) *backlog.Rival {
 	if w == nil {
 		return nil
@@ -71,7 +75,7 @@ func (w *Work) rival(mine Work) *backlog.Rival {
 	return backlog.Work{Marks: mine.Marks}.Rival(func(m backlog.Mark) bool { return slices.Contains(w.Marks, m) })
 }
 
-// Differs returns what is different about mine, nil if nothing is. A nil Work is like any other.
+// Differs returns the marks by which mine differs; nil: there are none. A nil Work is the same as any other.
 func (w *Work) Differs(mine Work) []string {
 	if r := w.rival(mine); r != nil {
 		return r.Differs
@@ -79,13 +83,13 @@ func (w *Work) Differs(mine Work) []string {
 	return nil
 }
 
-// TakeTicks notes that the ticks of the file are mine from now on, and returns whose they were; nil: those of
-// no work. A rivalry says that they are another configuration's and stay so, unless replace is set. An error
-// says that the file cannot be read or written, so that what was missed may be forgotten; it is no hindrance.
-func (f *File) TakeTicks(mine Work, replace bool, now time.Time) (was *Work, rivalry *Rivalry, err error) {
+// ClaimTicks notes in the file that its ticks are mine, and returns whose they were; nil: no work's. If they belong
+// to another configuration and replace is false, it changes nothing and returns the rivalry. An error says that the
+// file cannot be read or written. The caller may go on, but missed ticks may be forgotten.
+func (f *File) ClaimTicks(mine Work, replace bool, now time.Time) (was *Work, rivalry *Rivalry, err error) {
 	_, unreadable := f.State()
 	err = f.Change(func(s *State) {
-		rivalry = s.Rivalry(mine, f.Leads(*s, now), mine.Used)
+		rivalry = s.Rivalry(mine, f.HasLeader(*s, now), mine.Used)
 		if replace {
 			rivalry = nil
 		}
@@ -97,7 +101,7 @@ func (f *File) TakeTicks(mine Work, replace bool, now time.Time) (was *Work, riv
 	return was, rivalry, cmp.Or(err, unreadable)
 }
 
-// String says it in words, and when it is over.
+// String describes the other configuration, and says when the rivalry ends.
 func (r *Rivalry) String() string {
 	when := "a daemon works by it"
 	if !r.Other.Daemon {

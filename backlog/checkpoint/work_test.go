@@ -78,7 +78,7 @@ func TestReturn(t *testing.T) {
 		time.Hour:       now.Truncate(time.Hour).Add(2 * time.Hour),
 	} {
 		s := testkit.Schedule(t, tiers.Tier{Name: "1d", MaxAge: 24 * time.Hour, Every: every})
-		if got := checkpoint.Return(s, now); !got.Equal(want) {
+		if got := checkpoint.RestartBy(s, now); !got.Equal(want) {
 			t.Errorf("every %v: %v, want %v", every, got, want)
 		}
 	}
@@ -110,14 +110,14 @@ func TestTakeTicks(t *testing.T) {
 	}
 	f := &checkpoint.File{Path: filepath.Join(dir, "state.json")}
 	mail, sms := work("mail"), work("sms")
-	was, rivalry, err := f.TakeTicks(mail, false, now)
+	was, rivalry, err := f.ClaimTicks(mail, false, now)
 	if was != nil || rivalry != nil || err != nil {
 		t.Errorf("of nothing: got %+v, rivalry %v, error %v, want none of them", was, rivalry, err)
 	}
 	if differs := was.Differs(mail); differs != nil {
 		t.Errorf("nothing differs from mail in %q", differs)
 	}
-	was, rivalry, err = f.TakeTicks(mail, false, now)
+	was, rivalry, err = f.ClaimTicks(mail, false, now)
 	if rivalry != nil || err != nil {
 		t.Errorf("again: got rivalry %v, error %v, want neither", rivalry, err)
 	}
@@ -127,11 +127,11 @@ func TestTakeTicks(t *testing.T) {
 	if differs := was.Differs(mail); differs != nil {
 		t.Errorf("again: what was kept differs in %q", differs)
 	}
-	_, rivalry, err = f.TakeTicks(sms, false, now)
+	_, rivalry, err = f.ClaimTicks(sms, false, now)
 	if kept, _ := f.State(); rivalry == nil || err != nil || kept.Work.Config != mail.Config {
 		t.Errorf("another's: %v, %v, kept for %+v", rivalry, err, kept.Work)
 	}
-	was, rivalry, err = f.TakeTicks(sms, true, now)
+	was, rivalry, err = f.ClaimTicks(sms, true, now)
 	if rivalry != nil || err != nil {
 		t.Errorf("replaced: got rivalry %v, error %v, want neither", rivalry, err)
 	}

@@ -21,8 +21,8 @@ func TestPlace(t *testing.T) {
 		{"sqlite:shop.db", "sqlite:other.db", false},
 		{"mysql://a:%zz@h/shop", "mysql://a:%zy@h/shop", false}, // no URL
 	} {
-		if same := place(x.one) == place(x.other); same != x.same {
-			t.Errorf("%s and %s: the same %t, want %t (%s, %s)", x.one, x.other, same, x.same, place(x.one), place(x.other))
+		if same := databaseIdentity(x.one) == databaseIdentity(x.other); same != x.same {
+			t.Errorf("%s and %s: the same %t, want %t (%s, %s)", x.one, x.other, same, x.same, databaseIdentity(x.one), databaseIdentity(x.other))
 		}
 	}
 }

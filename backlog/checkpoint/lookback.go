@@ -1,0 +1,253 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/watch"
+	"backlog/tiers"
+)
+
+// LookBack returns what the state folder has about passes, outages and pauses, and which daemon leads. What cannot
+// be read is logged and left out. work is the name of the work. seen are passes of this process, which the
+// folder may lack.
+func (f *File) LookBack(
+	work string, now time.Time, seen []watch.Pass, log *slog.Logger, leader func(State) (string, error),
+) watch.LookBack {
+	saved, err := f.State()
+	if err != nil {
+		log.Warn("the state cannot be read", "error", err)
+	}
+	passes, err := f.Passes()
+	if err != nil {
+		log.Warn("the last passes cannot be read", "error", err)
+	}
+	b := watch.LookBack{
+		Name:     work,
+		Last:     watch.LastOfEach(append(passes, seen...)),
+		LastWake: inspect.Stamp(saved.LastWake),
+		Outage:   saved.Outage,
+		Pause:    saved.Current(now),
+	}
+	b.Leader, err = leader(saved)
+	if err != nil {
+		log.Warn("who leads cannot be asked", "error", err)
+	}
+	if b.Leader == watch.Here {
+		b.Daemon = saved.Daemon
+	}
+	if b.Outage != nil {
+		b.Outage = new(*b.Outage)
+		b.Outage.Since = b.Outage.Since.UTC()
+		b.Outage.Reminded = time.Time{}
+	}
+	return b
+}
+
+// PausedBy returns a function that reports whether the file has a pause now. It logs when a pause begins
+// and ends. While the file cannot be read, it repeats its last answer.
+func (f *File) PausedBy(now func() time.Time, log *slog.Logger) func() bool {
+	var wasPaused atomic.Bool
+	return func() bool {
+		s, err := f.State()
+		if err != nil {
+			return wasPaused.Load()
+		}
+		p := s.Current(now())
+		paused := p != nil
+		changed := wasPaused.Swap(paused) != paused
+		switch {
+		case changed && paused:
+			log.Info("paused", "how_long", p.String(), "by", p.By)
+		case changed:
+			log.Info("resumed")
+		}
+		return paused
+	}
+}
+
+// Ticks are the ticks that `once --due` must run, as one pass.
+type Ticks struct {
+	Pass   backlog.Pass    // its Tier is empty if there are no ticks
+	Tiers  map[string]bool // the tiers that have ticked, by name
+	Missed int             // how many ticks there are in excess of one per tier
+	More   bool            // Missed is a lower bound
+	Since  time.Time       // the ticks are later than this
+}
+
+// Ticks returns the ticks since the last wake in the state saved or, if there is none, those of the last minute.
+// It includes unfinished ones, unless a daemon leads here: their pass may be under way. realNow is the time by
+// the clock, from which --now may differ.
+func (f *File) Ticks(saved State, s *tiers.Schedule, now, realNow time.Time) (d Ticks) {
+	d.Since = cmp.Or(saved.LastWake, now.Add(-time.Minute))
+	owed := make(map[string]bool)
+	if !f.HasLeader(saved, realNow) {
+		for _, name := range saved.Unfinished {
+			owed[name] = true
+		}
+	}
+	due := s.DueOrOwed(d.Since, now, owed)
+	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
+	if pick.Start == nil {
+		return d
+	}
+	d.Pass = backlog.TierPass(s, pick.Start.Tier)
+	d.Pass.Now = now
+	d.Pass.Tick = pick.Start.Last
+	d.Tiers = make(map[string]bool)
+	d.Missed, d.More = pick.Missed()
+	for _, x := range due {
+		d.Tiers[x.Tier.Name] = true
+	}
+	return d
+}
+
+// RunPass runs a pass from the resume point of its tier, and saves the next resume point. taken are the tiers whose
+// ticks it runs; nil: it runs none. They are unfinished in the file until the pass has ended, so that a kill does
+// not lose them. onFile is called with the result of each access to the file, which is nil for a success.
+func (f *File) RunPass(
+	ctx context.Context, e *backlog.Engine, p backlog.Pass, taken map[string]bool, onFile func(error),
+) (backlog.Report, error) {
+	before, err := f.Load()
+	onFile(err)
+	p.Resume = before.Resume[p.Tier]
+	if taken != nil {
+		owed := slices.Sorted(maps.Keys(taken))
+		onFile(f.Update(func(s *backlog.Checkpoint) { s.Owe(owed...) }))
+	}
+	report, err := e.Pass(ctx, p)
+	onFile(f.Update(func(s *backlog.Checkpoint) {
+		if taken != nil {
+			s.LastWake = p.Now
+			if !report.CutShort() {
+				s.Taken(taken)
+			}
+		}
+		s.Note(report)
+	}))
+	return report, err
+}
+
+const (
+	// maxBytes is the size at which the file of passes is cut to its newest keptBytes.
+	maxBytes  = 2 << 20
+	keptBytes = 1 << 20
+	// maxPasses bounds how many passes are read.
+	maxPasses = 1000
+	// maxCauses bounds how many causes are written for a pass.
+	maxCauses = 20
+)
+
+// passesPath is the path of the file of passes. It has a line of JSON for each.
+func (f *File) passesPath() string { return strings.TrimSuffix(f.Path, ".json") + "-passes.jsonl" }
+
+// AddPass appends the summary of a pass to the file of passes. Only the first failure is returned, and
+// the loss of earlier passes. It may be called concurrently, also by several processes.
+func (f *File) AddPass(p watch.Pass) error {
+	if f.Path == "" {
+		return nil
+	}
+	p.Causes = p.Causes[:min(maxCauses, len(p.Causes))]
+	line, _ := json.Marshal(p) // cannot fail: it has numbers and texts only
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.lock(".lock")()
+	lost, err := addLine(f.passesPath(), append(line, '\n'))
+	return cmp.Or(f.firstFailure(err, "the pass cannot be kept, status will not know of it"), lost)
+}
+
+// addLine appends a line to a file. If a kill has cut the last line short, the new one still starts on
+// a line of its own. A file that is too large, not regular, or belongs to another account is replaced by its
+// newest lines and the new one; if it cannot be read, lost says that its lines are lost.
+func addLine(path string, line []byte) (lost, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
+	if err == nil {
+		defer file.Close()
+	}
+	info, statErr := os.Stat(path)
+	if statErr != nil {
+		info, statErr = os.Lstat(path) // of a dangling symbolic link
+	}
+	if statErr == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
+		kept, err := newestLines(path, keptBytes)
+		if err != nil {
+			lost = fmt.Errorf("%s was replaced, and what it told of earlier passes is lost: it could not be read: %w", path, err)
+		}
+		if err := replace(path, append(kept, line...)); err != nil {
+			return nil, err
+		}
+		return lost, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	last := []byte{'\n'}
+	end, _ := file.Seek(0, io.SeekEnd)
+	file.ReadAt(last, end-1) // fails for an empty file
+	if last[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err = file.Write(line)
+	return nil, err
+}
+
+// newestLines returns the whole lines among the last size bytes of a regular file. Other files are an error,
+// because reading a FIFO could block.
+func newestLines(path string, size int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	from := max(0, info.Size()-size)
+	b, err := io.ReadAll(io.NewSectionReader(file, from, size))
+	if from > 0 {
+		_, b, _ = bytes.Cut(b, []byte{'\n'})
+	}
+	return b[:bytes.LastIndexByte(b, '\n')+1], err
+}
+
+// Passes returns the last passes, the newest last. Lines that cannot be read are left out.
+func (f *File) Passes() (list []watch.Pass, err error) {
+	if f.Path == "" {
+		return nil, nil
+	}
+	b, err := newestLines(f.passesPath(), 2*maxBytes)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	for line := range bytes.Lines(b) {
+		var p watch.Pass
+		if json.Unmarshal(line, &p) == nil && p.Tier != "" {
+			list = append(list, p)
+		}
+	}
+	return list[max(0, len(list)-maxPasses):], err
+}
