@@ -19,26 +19,26 @@ import (
 	"backlog/backlog/web"
 )
 
-// A Selection says which records are meant, in the words of flags and URLs. What is given holds together;
-// the zero Selection means all that its purpose is about.
+// A Selection selects records, in the words of flags and URLs. A record must match all fields that are given.
+// The zero Selection selects every record that its purpose allows.
 type Selection struct {
-	IDs       []string // as people write keys
-	Status    string   // of dead or failed records, one of RequeuedStatuses
+	IDs       []string // keys, as people write them
+	Status    string   // of dead or failed records: one of RequeuedStatuses
 	State     string
-	Tier      string // the band of ages that this tier adds, or [inspect.Beyond]
-	Cause     string // part of the last error, or what a cause is called
+	Tier      string // records too old for the next narrower tier but not for this one, or [inspect.Beyond]
+	Cause     string // part of the last error or of its summary
 	OlderThan time.Duration
-	Limit     int // 0: none
+	Limit     int // 0: no limit
 }
 
-// Narrows reports whether anything but the IDs and the limit is given.
+// Narrows reports whether any field but IDs and Limit is given.
 func (s *Selection) Narrows() bool {
 	return s.Status != "" || s.State != "" || s.Tier != "" || s.Cause != "" || s.OlderThan > 0
 }
 
-// An Invalid says that the caller asks for something that does not exist or go together.
+// An Invalid is the error of a request for something that does not exist, or for things that exclude each other.
 type Invalid struct {
-	Field string // of a Selection, as flags and URLs name it; "": the error needs no name
+	Field string // of a Selection, as flags and URLs name it; "": it is about no single field
 	Err   error
 }
 
@@ -55,35 +55,19 @@ func invalid(field, format string, args ...any) error {
 	return &Invalid{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Filter returns what the selection means in the table, but for its IDs. The error is an [*Invalid] with its
-// Field.
+// Filter returns the table's filter for the selection without its IDs. The error is an [*Invalid] with a Field.
 func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
-	tierNames := v.Schedule.Names()
-	bands := append(tierNames, inspect.Beyond)
-	f := table.Filter{Status: s.Status, State: s.State, Limit: s.Limit, Ages: v.Schedule.MaxAges(), Band: slices.Index(bands, s.Tier) + 1}
-	states := v.Table.Words().Named[p]
-	statuses := v.RequeuedStatuses()
-	switch {
-	case s.Status != "" && !slices.Contains(statuses, s.Status):
-		return f, invalid("status", "%q is not that of dead or failed records; those are: %s",
-			s.Status, cmp.Or(strings.Join(statuses, ", "), "none"))
-	case s.Limit < 0:
-		return f, invalid("limit", "must not be negative")
-	case s.State != "" && !slices.Contains(states, s.State):
-		return f, invalid("state", "%q is none of %s", s.State, strings.Join(states, ", "))
-	case v.Table.OneLane() && (s.State == "failed" || s.State == "exhausted"):
-		return f, invalid("state", "in this table failed records are not told from fresh ones, which statuses.error does")
-	case s.State == "dead" && !v.Table.HasDead():
-		return f, invalid("state", "no dead status is configured; statuses.dead says which it is")
-	case s.Tier != "" && v.Refreshes():
-		return f, invalid("tier", "under the policy refresh the age of a record does not matter")
-	case s.Tier != "" && f.Band == 0:
-		return f, invalid("tier", "there is no tier %q; the tiers are: %s, and %s for what is older",
-			s.Tier, strings.Join(tierNames, ", "), inspect.Beyond)
-	case s.Cause != "" && !v.Table.HasLastError():
-		return f, invalid("cause", "no column has the last error of a record; name one in table.last_error")
+	f := table.Filter{
+		Status: s.Status,
+		State:  s.State,
+		Limit:  s.Limit,
+		Ages:   v.Schedule.MaxAges(),
+		Band:   slices.Index(v.bands(), s.Tier) + 1,
 	}
-	if v.Refreshes() && s.Status == "disabled" { // whatever the column of statuses says
+	if err := v.checkSelection(s, p); err != nil {
+		return f, err
+	}
+	if v.Refreshes() && s.Status == "disabled" { // a state, whatever the status column has
 		f.Status = ""
 		f.State = "dead"
 	}
@@ -96,8 +80,38 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	return f, nil
 }
 
-// Choose is Filter with the IDs. It is an error if one of their records is in no state from which the purpose
-// can take it: nothing is to be changed then.
+// bands returns the names of the bands of ages: that of each tier, and what is beyond all.
+func (v *View) bands() []string { return append(v.Schedule.Names(), inspect.Beyond) }
+
+// checkSelection returns what is wrong with the selection, but for its IDs.
+func (v *View) checkSelection(s Selection, p inspect.Purpose) error {
+	states := v.Table.Words().Named[p]
+	statuses := v.RequeuedStatuses()
+	switch {
+	case s.Status != "" && !slices.Contains(statuses, s.Status):
+		return invalid("status", "%q is not that of dead or failed records; those are: %s",
+			s.Status, cmp.Or(strings.Join(statuses, ", "), "none"))
+	case s.Limit < 0:
+		return invalid("limit", "must not be negative")
+	case s.State != "" && !slices.Contains(states, s.State):
+		return invalid("state", "%q is none of %s", s.State, strings.Join(states, ", "))
+	case v.Table.OneLane() && (s.State == "failed" || s.State == "exhausted"):
+		return invalid("state", "in this table failed records are not told from fresh ones, which statuses.error does")
+	case s.State == "dead" && !v.Table.HasDead():
+		return invalid("state", "no dead status is configured; statuses.dead says which it is")
+	case s.Tier != "" && v.Refreshes():
+		return invalid("tier", "under the policy refresh the age of a record does not matter")
+	case s.Tier != "" && !slices.Contains(v.bands(), s.Tier):
+		return invalid("tier", "there is no tier %q; the tiers are: %s, and %s for what is older",
+			s.Tier, strings.Join(v.Schedule.Names(), ", "), inspect.Beyond)
+	case s.Cause != "" && !v.Table.HasLastError():
+		return invalid("cause", "no column has the last error of a record; name one in table.last_error")
+	}
+	return nil
+}
+
+// Choose is Filter with the IDs. It returns an error if one of them has no record, or a record in a state that the
+// purpose does not allow: the caller must then change nothing.
 func (v *View) Choose(ctx context.Context, s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	f, err := v.Filter(s, p, now)
 	if err != nil {
@@ -128,7 +142,7 @@ func (v *View) Choose(ctx context.Context, s Selection, p inspect.Purpose, now t
 	return f, err
 }
 
-// whyNot returns why the record with the key cannot be requeued or discarded; "": it can.
+// whyNot returns why the record with the key cannot be requeued or discarded; "": it can be.
 func (v *View) whyNot(ctx context.Context, key backlog.Key, p inspect.Purpose, now time.Time) (string, error) {
 	from := []backlog.RowState{backlog.RowDead, backlog.RowError}
 	if p == inspect.Discarded {
@@ -148,8 +162,8 @@ func (v *View) whyNot(ctx context.Context, key backlog.Key, p inspect.Purpose, n
 	return "", nil
 }
 
-// RequeuedStatuses returns the statuses of dead and failed records, as [table.Filter] takes them: the values
-// of the status column or, in a table without one, words.
+// RequeuedStatuses returns the statuses of dead and failed records, as [table.Filter] has them: values of the
+// status column or, in a table without one, the words dead and error.
 func (v *View) RequeuedStatuses() (list []string) {
 	m := v.Mapping
 	add := func(x mapping.State, word string) {
@@ -177,10 +191,10 @@ func (v *View) RequeuedStatuses() (list []string) {
 	return list
 }
 
-// mostRefusals is how many records that the database refuses are named.
-const mostRefusals = 20
+// maxRefusals bounds how many of the records that the database refuses are named.
+const maxRefusals = 20
 
-// Refusals are the records that the database has refused to change: how many, and the first of them.
+// Refusals counts the records that the database has refused to change, and names the first of them.
 type Refusals struct {
 	Refused  int           `json:"refused,omitempty"`
 	Refusals []web.Refusal `json:"refusals,omitempty"`
@@ -189,7 +203,7 @@ type Refusals struct {
 // Add counts a record.
 func (r *Refusals) Add(key backlog.Key, why error) {
 	r.Refused++
-	if len(r.Refusals) < mostRefusals {
+	if len(r.Refusals) < maxRefusals {
 		r.Refusals = append(r.Refusals, web.Refusal{ID: key, Error: why.Error()})
 	}
 }
@@ -210,7 +224,7 @@ func (r *Refusals) Err() error {
 	return errors.New(text.String())
 }
 
-// PlaceOf returns a place in a list as one word, nil for the zero Cursor.
+// PlaceOf encodes a place in a list as one word. For the zero Cursor it returns nil.
 func PlaceOf(c backlog.Cursor) *string {
 	if c.IsZero() {
 		return nil
@@ -219,7 +233,7 @@ func PlaceOf(c backlog.Cursor) *string {
 	return new(base64.RawURLEncoding.EncodeToString(b))
 }
 
-// ParsePlace returns the place of a word, the zero Cursor for an empty one.
+// ParsePlace decodes what PlaceOf has encoded. For an empty text it returns the zero Cursor.
 func ParsePlace(text string) (backlog.Cursor, error) {
 	var c backlog.Cursor
 	if text == "" {

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	countEvery   = time.Minute      // the records are counted for pages and metrics
-	countShare   = 10               // times as long as a count takes it is waited for the next, at least
-	countTimeout = 30 * time.Second // of a count
-	probeEvery   = 10 * time.Second // the database is asked whether it answers
-	maxSilent    = 30 * time.Second // of a database that answers
-	mostGrouped  = 10_000           // failed records, by cause
+	countEvery   = time.Minute      // how often records are counted for pages and metrics
+	countShare   = 10               // a count starts at the earliest this many durations of the last one after it
+	countTimeout = 30 * time.Second // bounds a count
+	probeEvery   = 10 * time.Second // how often the database is probed
+	maxSilent    = 30 * time.Second // a database that does not answer for longer is unavailable
+	maxGrouped   = 10_000           // bounds how many failed records are grouped by cause
 )
 
-// Count counts the records, and asks whether the database answers, until ctx is done.
+// Count counts the records and probes the database again and again, until ctx is done.
 func (r *Reader) Count(ctx context.Context) {
 	var next time.Time
 	for ctx.Err() == nil {
 		began := r.Clock()
-		c := r.inForce()
+		c := r.currentState()
 		counts := c.role != web.Standby && !began.Before(next)
-		kept, err := r.State.State()
+		saved, err := r.State.State()
 		switch {
 		case c.daemon != nil && counts:
-			err = r.ask(ctx, c.daemon.View(), began, counts)
+			err = r.probe(ctx, c.daemon.View(), began, counts)
 		case c.role == web.Viewer:
-			err = r.askAsViewer(ctx, kept, began, counts)
+			err = r.probeAsViewer(ctx, saved, began, counts)
 		}
 		if counts {
 			next = began.Add(max(countEvery, countShare*r.Clock().Sub(began)))
 		}
-		r.noteCount(kept.Pause, err, counts)
+		r.noteCount(saved.Pause, err, counts)
 		select {
 		case <-r.wake:
 			next = time.Time{}
@@ -50,6 +50,7 @@ func (r *Reader) Count(ctx context.Context) {
 	}
 }
 
+// noteCount saves the pause and, if there was an error, that the count or the probe has failed.
 func (r *Reader) noteCount(pause *watch.Pause, err error, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +64,8 @@ func (r *Reader) noteCount(pause *watch.Pause, err error, counts bool) {
 	}
 }
 
-// ask asks whether the database answers and, if count says so, counts.
-func (r *Reader) ask(ctx context.Context, v *View, now time.Time, count bool) error {
+// probe probes the database and, if count is set, counts the records.
+func (r *Reader) probe(ctx context.Context, v *View, now time.Time, count bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	err := v.Table.Ping(ctx)
@@ -75,7 +76,7 @@ func (r *Reader) ask(ctx context.Context, v *View, now time.Time, count bool) er
 	if err != nil {
 		return err
 	}
-	rows, err := v.lastErrors(ctx, now) // on an error the counts are kept
+	rows, err := v.lastErrors(ctx, now) // an error does not affect the counts
 	c := counted{status: status, rows: rows, at: now, took: r.Clock().Sub(now)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,17 +84,17 @@ func (r *Reader) ask(ctx context.Context, v *View, now time.Time, count bool) er
 	return err
 }
 
-// askAsViewer asks by the pages' own connection, and reads again what passes of other processes leave behind.
-func (r *Reader) askAsViewer(ctx context.Context, kept checkpoint.State, now time.Time, count bool) error {
-	r.restore(kept)
-	_, err := read(ctx, r, func(v *View, _ time.Time) (any, error) { return nil, r.ask(ctx, v, now, count) })
+// probeAsViewer is probe by the connection of the pages. It first reads what other processes have saved.
+func (r *Reader) probeAsViewer(ctx context.Context, saved checkpoint.State, now time.Time, count bool) error {
+	r.restore(saved)
+	_, err := withView(ctx, r, func(v *View, _ time.Time) (any, error) { return nil, r.probe(ctx, v, now, count) })
 	if ctx.Err() == nil {
 		r.noteViewed(err)
 	}
 	return err
 }
 
-// noteViewed shows and logs whether the table could be read, where no daemon does.
+// noteViewed shows and logs a change in whether a viewer can read the table.
 func (r *Reader) noteViewed(err error) {
 	trouble := r.Picture.Trouble(r.Clock())
 	switch {
@@ -106,14 +107,14 @@ func (r *Reader) noteViewed(err error) {
 	}
 }
 
-// restore shows what passes of other processes have left behind.
-func (r *Reader) restore(kept checkpoint.State) {
+// restore loads the passes and outages that other processes have saved.
+func (r *Reader) restore(saved checkpoint.State) {
 	passes, _ := r.State.Passes()
-	r.Picture.Restore(passes, kept.Outages, kept.Outage)
+	r.Picture.Restore(passes, saved.Outages, saved.Outage)
 }
 
-// WatchStore probes the database by the engine until ctx is done: within seconds it finds out what no pass
-// does for hours. It is called after [Reader.SetEngine].
+// WatchStore probes the database by the engine until ctx is done, so that an outage shows within seconds, and not
+// at the next pass. It must be called after [Reader.SetEngine].
 func (r *Reader) WatchStore(ctx context.Context) {
 	r.noteAnswer()
 	for ctx.Err() == nil {
@@ -124,14 +125,14 @@ func (r *Reader) WatchStore(ctx context.Context) {
 	}
 }
 
-// noteAnswer notes that the database has just answered.
+// noteAnswer notes that the database answers now.
 func (r *Reader) noteAnswer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answered = r.Clock()
 }
 
-// lastErrors groups the last errors of the newest failed records; nil: no column has them.
+// lastErrors groups the last errors of the newest failed records; nil: the table has no column for them.
 func (v *View) lastErrors(ctx context.Context, now time.Time) (*web.Rows, error) {
 	if !v.Table.HasLastError() {
 		return nil, nil
@@ -139,8 +140,8 @@ func (v *View) lastErrors(ctx context.Context, now time.Time) (*web.Rows, error)
 	var tally causes.Tally
 	var after backlog.Cursor
 	rows := new(web.Rows)
-	for rows.Records < mostGrouped && !rows.Complete {
-		page, err := v.Table.List(ctx, table.Filter{State: "failed"}, now, after, mostGrouped-rows.Records)
+	for rows.Records < maxGrouped && !rows.Complete {
+		page, err := v.Table.List(ctx, table.Filter{State: "failed"}, now, after, maxGrouped-rows.Records)
 		if err != nil {
 			return nil, fmt.Errorf("causes of failed records: %w", err)
 		}

@@ -44,7 +44,7 @@ func daemonOf(t *testing.T, r *Reader, file string) *fakeDaemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	v := &View{Rules: r.inForce().Rules}
+	v := &View{Rules: r.currentState().Rules}
 	v.Table, err = table.Open(t.Context(), d, v.Mapping, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestReaderCounts(t *testing.T) {
 	if len(r.wake) != 1 {
 		t.Error("a new role is not counted for once")
 	}
-	if err := r.ask(t.Context(), d.view, time.Now(), true); err != nil {
+	if err := r.probe(t.Context(), d.view, time.Now(), true); err != nil {
 		t.Fatal(err)
 	}
 	n := r.Now()

@@ -12,23 +12,23 @@ import (
 	"backlog/backlog/table"
 )
 
-// Discarded is what [View.Discard] does, for JSON.
+// Discarded counts what [View.Discard] has done, for JSON.
 type Discarded struct {
 	Selected  int `json:"selected"`
 	Discarded int `json:"discarded"`
 	Refusals
-	OnDead int `json:"on_dead"` // calls; of a rehearsal those that there would be
-	Failed int `json:"failed"`  // calls that failed: their records stay as they were
+	OnDead int `json:"on_dead"` // calls of on_dead; in a dry run, how many there would be
+	Failed int `json:"failed"`  // failed calls: their records stay as they were
 }
 
-// A Discarding is what is called while records are discarded.
+// A Discarding has the functions that are called while records are discarded.
 type Discarding struct {
-	Call    func(context.Context, *backlog.Record) error // before a record is dead; nil: nothing is called
-	Observe func(backlog.Event)                          // of every record that is
+	Call    func(context.Context, *backlog.Record) error // is called before a record gets the dead status; may be nil
+	Observe func(backlog.Event)                          // is called after it
 }
 
-// Discard gives the records that the filter means the dead status, and counts them. The records whose call
-// fails, or which the database refuses, stay as they were: the error names the first of them.
+// Discard gives the dead status to the records of the filter, and counts them in r. Records whose call fails, and
+// those that the database refuses, stay as they were: the error names the first of them.
 func (v *View) Discard(ctx context.Context, f table.Filter, now time.Time, r *Discarded, do Discarding) (err error) {
 	d := table.Discarding{Refused: r.Add}
 	d.Died = func(row *inspect.Row) {

@@ -11,16 +11,16 @@ import (
 	"backlog/internal/lists"
 )
 
-// A List says what a list of records shows.
+// A List says which records are listed.
 type List struct {
 	Filter table.Filter
 	Now    time.Time
-	After  backlog.Cursor // the place that it begins behind; zero: the newest record
-	Limit  int            // records at most
+	After  backlog.Cursor // the place after which the list begins; zero: it begins with the newest record
+	Limit  int            // how many records are listed at most
 }
 
-// EachPage calls use with the entries of each page of the list that has some, until it returns an error. It
-// returns the place behind the list; zero: there are no more records.
+// EachPage calls use with the entries of each page that has any, until use returns an error. It returns the
+// place after the last record; zero: there are no more records.
 func (v *View) EachPage(ctx context.Context, l List, use func([]inspect.Entry) error) (backlog.Cursor, error) {
 	after := l.After
 	remaining := l.Limit
@@ -44,7 +44,7 @@ func (v *View) EachPage(ctx context.Context, l List, use func([]inspect.Entry) e
 	return after, nil
 }
 
-// An Attempt is what a table knows of an attempt of the policy refresh, for JSON.
+// An Attempt is what a table has about an attempt of the policy refresh, for JSON.
 type Attempt struct {
 	UID      string        `json:"uid"`
 	Current  bool          `json:"current"` // it is the running one of a record
@@ -54,7 +54,7 @@ type Attempt struct {
 	Deadline inspect.Stamp `json:"deadline_at"`
 }
 
-// Attempt looks for the attempt with the UID. The policy is refresh.
+// Attempt returns the attempt with the UID. It may only be called under the policy refresh.
 func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
 	records, err := v.Table.Running(ctx, []string{uid})
 	if err != nil || len(records) == 0 {
@@ -71,7 +71,7 @@ func (v *View) Attempt(ctx context.Context, uid string) (*Attempt, error) {
 	}, nil
 }
 
-// String says in words what runs.
+// String describes the attempt.
 func (a *Attempt) String() string {
 	if !a.Current {
 		return "no longer the running attempt of any record"

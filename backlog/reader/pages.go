@@ -22,31 +22,32 @@ import (
 )
 
 const (
-	mostTiers     = 50              // of a schedule that is tried out
-	mostRetried   = 100_000         // by one click
-	mostShown     = 3 << 10         // columns of a terminal that a value may take
-	leaderTimeout = 5 * time.Second // a visitor waits for where the leader is
+	maxTiers        = 50              // of a schedule that is tried out
+	maxRetried      = 100_000         // records by one request
+	maxShownColumns = 3 << 10         // width of a shown value, in columns of a terminal
+	leaderTimeout   = 5 * time.Second // how long a visitor waits to learn where the leader is
 )
 
-// lastLeader is where the daemon is that leads, as a viewer has last asked.
-type lastLeader struct {
-	asking sync.Mutex
-	where  string
-	asked  time.Time
+// A leaderCache holds where the leading daemon was when a viewer last asked for it.
+type leaderCache struct {
+	mu    sync.Mutex
+	where string
+	asked time.Time
 }
 
-// LookBack implements web.Backlog: it reads the state folder, as status does, and adds what this process knows.
+// LookBack implements web.Backlog. It reads the state folder, as the command status does, and adds the passes of this
+// process.
 func (r *Reader) LookBack(ctx context.Context) watch.LookBack {
-	leader := func(kept checkpoint.State) (string, error) { return r.leaderFor(ctx, kept) }
-	return r.State.LookBack(r.inForce().Name, r.Clock(), r.Picture.Passes(), r.Log, leader)
+	leader := func(saved checkpoint.State) (string, error) { return r.findLeader(ctx, saved) }
+	return r.State.LookBack(r.currentState().Name, r.Clock(), r.Picture.Passes(), r.Log, leader)
 }
 
-// leaderFor returns where the daemon is that leads, "" where that is not known. A viewer asks the database for
-// it every 10 s at most: see [View.Leader].
-func (r *Reader) leaderFor(ctx context.Context, kept checkpoint.State) (string, error) {
-	c := r.inForce()
+// findLeader returns where the leading daemon is; "": that is not known. A viewer asks the database with
+// [View.Leader], at most every 10 seconds.
+func (r *Reader) findLeader(ctx context.Context, saved checkpoint.State) (string, error) {
+	c := r.currentState()
 	switch {
-	case c.role == web.Leader || r.State.Leads(kept, r.Clock()):
+	case c.role == web.Leader || r.State.HasLeader(saved, r.Clock()):
 		return watch.Here, nil
 	case c.role == web.Standby && (c.daemon == nil || r.Now().Trouble != nil):
 		return "", nil
@@ -54,15 +55,15 @@ func (r *Reader) leaderFor(ctx context.Context, kept checkpoint.State) (string, 
 		return watch.Elsewhere, nil
 	}
 	l := &r.leader
-	l.asking.Lock()
-	defer l.asking.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if r.Clock().Sub(l.asked) < probeEvery {
 		return l.where, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	where, err := read(ctx, r, func(v *View, now time.Time) (string, error) {
-		return v.Leader(ctx, r.State, kept, now)
+	where, err := withView(ctx, r, func(v *View, now time.Time) (string, error) {
+		return v.Leader(ctx, r.State, saved, now)
 	})
 	l.where = where
 	l.asked = r.Clock()
@@ -71,9 +72,9 @@ func (r *Reader) leaderFor(ctx context.Context, kept checkpoint.State) (string, 
 
 // Records implements web.Backlog.
 func (r *Reader) Records(ctx context.Context, f web.Filter, zone *time.Location) (web.Records, error) {
-	return read(ctx, r, func(v *View, now time.Time) (web.Records, error) {
+	return withView(ctx, r, func(v *View, now time.Time) (web.Records, error) {
 		if f.ID != "" {
-			return r.oneRecord(ctx, v, f.ID, now, zone)
+			return r.listOne(ctx, v, f.ID, now, zone)
 		}
 		after, err := ParsePlace(f.After)
 		if err != nil {
@@ -89,8 +90,8 @@ func (r *Reader) Records(ctx context.Context, f web.Filter, zone *time.Location)
 	})
 }
 
-// oneRecord returns the list of the record with the key. It is empty if the table has no such record.
-func (r *Reader) oneRecord(
+// listOne returns the list of the record with the key. It is empty if the table has no such record.
+func (r *Reader) listOne(
 	ctx context.Context, v *View, id string, now time.Time, zone *time.Location,
 ) (list web.Records, err error) {
 	row, err := v.Row(ctx, id, now)
@@ -103,7 +104,7 @@ func (r *Reader) oneRecord(
 	return list, err
 }
 
-// filterOf returns what a page's filter means in the table.
+// filterOf returns the table's filter for the filter of a page.
 func filterOf(ctx context.Context, v *View, f web.Filter, p inspect.Purpose, now time.Time) (table.Filter, error) {
 	if f.State != "" && f.Lane != "" {
 		return table.Filter{}, invalid("", "lane and state exclude each other")
@@ -134,9 +135,9 @@ func inRetry(v *View, row inspect.Row, e inspect.Entry) bool {
 	return row.State == backlog.RowError && planned
 }
 
-// data returns the columns that are to be shown, moments in the zone of the row's texts.
+// data returns the columns that pages show. Times are in the zone of the row.
 func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
-	for _, name := range r.inForce().Web.Show {
+	for _, name := range r.currentState().Web.Show {
 		c := web.Cell{Name: name}
 		value, _ := row.Column(name)
 		at, isMoment := v.Table.Moment(name, value)
@@ -145,7 +146,7 @@ func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
 		case isMoment && row.Zone != nil:
 			c.Value = new(inspect.Exactly(at, row.Zone))
 		default:
-			c.Value = new(inspect.Elide(valueText(value), mostShown))
+			c.Value = new(inspect.Elide(valueText(value), maxShownColumns))
 		}
 		cells = append(cells, c)
 	}
@@ -165,7 +166,7 @@ func valueText(v any) string {
 
 // Record implements web.Backlog.
 func (r *Reader) Record(ctx context.Context, id string, zone *time.Location) (web.Record, error) {
-	return read(ctx, r, func(v *View, now time.Time) (web.Record, error) {
+	return withView(ctx, r, func(v *View, now time.Time) (web.Record, error) {
 		row, err := v.Row(ctx, id, now)
 		if err != nil {
 			return web.Record{}, err
@@ -181,13 +182,13 @@ func (r *Reader) Record(ctx context.Context, id string, zone *time.Location) (we
 
 // Choose implements web.Backlog.
 func (r *Reader) Choose(ctx context.Context, f web.Filter) (web.Choice, error) {
-	return read(ctx, r, func(v *View, now time.Time) (web.Choice, error) {
+	return withView(ctx, r, func(v *View, now time.Time) (web.Choice, error) {
 		_, c, err := requeued(ctx, v, f, now)
 		return c, err
 	})
 }
 
-// requeued returns the records that Retry would put back.
+// requeued returns the records that Retry puts back to new.
 func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.Filter, web.Choice, error) {
 	if f.ID == "" && f.Lane != "failed" && f.State == "" {
 		const text = "say which records are to be retried: lane=failed, a state, or one record"
@@ -210,7 +211,7 @@ func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.
 
 // Retry implements web.Backlog.
 func (r *Reader) Retry(ctx context.Context, f web.Filter, expect int) (done web.Retried, err error) {
-	daemon := r.inForce().daemon
+	daemon := r.currentState().daemon
 	if daemon == nil {
 		_, err := r.Choose(ctx, f)
 		if err == nil {
@@ -227,8 +228,8 @@ func (r *Reader) Retry(ctx context.Context, f web.Filter, expect int) (done web.
 	if c.Records > expect+max(10, expect/100) {
 		return done, &web.Problem{Status: http.StatusConflict, Text: fmt.Sprintf("there are %d of them by now, not %d", c.Records, expect)}
 	}
-	filter.Limit = mostRetried
-	done.Selected = min(c.Records, mostRetried)
+	filter.Limit = maxRetried
+	done.Selected = min(c.Records, maxRetried)
 	var refused Refusals
 	done.Reset, err = v.Table.Requeue(ctx, filter, now, refused.Add)
 	done.Refused = refused.Refused
@@ -240,7 +241,7 @@ func (r *Reader) Retry(ctx context.Context, f web.Filter, expect int) (done web.
 // Pause implements web.Backlog.
 func (r *Reader) Pause(p *watch.Pause) error {
 	switch {
-	case r.inForce().role == web.Standby:
+	case r.currentState().role == web.Standby:
 		return &web.Problem{Status: http.StatusConflict, Text: "this process stands by; say it where the leader runs"}
 	case r.State.Path == "":
 		return &web.Problem{Status: http.StatusConflict, Text: "state: none keeps nothing: there is no file for a pause"}
@@ -248,12 +249,12 @@ func (r *Reader) Pause(p *watch.Pause) error {
 	return r.State.Change(func(s *checkpoint.State) { s.Pause = p })
 }
 
-// outcomes are those that an attempt may be given.
+// outcomes are the outcomes that pages can give to an attempt, by their names.
 var outcomes = map[string]backlog.Outcome{"success": backlog.Succeeded, "error": backlog.Errored}
 
 // Resolve implements web.Backlog.
 func (r *Reader) Resolve(ctx context.Context, uid, outcome, reason string) error {
-	c := r.inForce()
+	c := r.currentState()
 	if c.daemon == nil || retry.RefresherOf(c.Policy) == nil {
 		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
 	}
@@ -278,13 +279,13 @@ func (r *Reader) Resolve(ctx context.Context, uid, outcome, reason string) error
 
 // Simulate implements web.Backlog.
 func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, error) {
-	c := r.inForce()
+	c := r.currentState()
 	other, err := c.ParseSchedule(text)
 	if err != nil {
 		return web.Simulation{}, &web.Problem{Status: http.StatusBadRequest, Text: err.Error()}
 	}
-	if n := len(other.Tiers()); n > mostTiers {
-		problem := fmt.Sprintf("%d tiers are too many to be simulated here; %d are the most", n, mostTiers)
+	if n := len(other.Tiers()); n > maxTiers {
+		problem := fmt.Sprintf("%d tiers are too many to be simulated here; %d are the most", n, maxTiers)
 		return web.Simulation{}, &web.Problem{Status: http.StatusBadRequest, Text: problem}
 	}
 	if retry.RefresherOf(c.Policy) != nil {
@@ -294,7 +295,7 @@ func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, err
 	tried := simulate.Candidate{Name: "this one", Options: c.Simulation}
 	tried.Schedule = other
 	edges := simulate.Edges(c.Schedule, other)
-	return read(ctx, r, func(v *View, now time.Time) (web.Simulation, error) {
+	return withView(ctx, r, func(v *View, now time.Time) (web.Simulation, error) {
 		counts, err := v.Table.Count(ctx, now, edges)
 		if err != nil {
 			return web.Simulation{}, err

@@ -21,28 +21,28 @@ import (
 	"backlog/tiers"
 )
 
-// Settings are what the configuration says of what is shown. They are not changed once they are in use; a
-// reload replaces them all.
+// Settings are the configuration of what is shown. They are not changed while they are in use; a reload
+// replaces them as a whole.
 type Settings struct {
 	Rules
-	Database   string           // as it may be shown, without password
+	Database   string           // URL without secrets
 	Zone       *time.Location   // of schedules that are tried out
-	Timer      inspect.Timer    // how a system's own timer runs the program
+	Timer      inspect.Timer    // how cron or systemd runs the program
 	Simulation simulate.Options // of the schedule and the policy
 
-	// Open opens a connection of the pages' own, which reads the table and the columns that Web shows.
-	// close ends it.
+	// Open opens a separate connection for the pages, which reads the table with the columns that Web shows.
+	// close closes it.
 	Open func(ctx context.Context) (v *View, close func(), err error)
-	// ParseSchedule reads a schedule as the configuration writes it.
+	// ParseSchedule parses a schedule as the configuration writes it.
 	ParseSchedule func(text string) (*tiers.Schedule, error)
 
-	Folder  string // what relative paths begin at
+	Folder  string // the folder to which paths in the settings are relative
 	Web     *web.Settings
 	Metrics *metrics.Settings
 	Pings   *pings.Settings
 }
 
-// Options are what a process knows of itself. They are all required but for Up.
+// Options describe the process. All but Up are required.
 type Options struct {
 	Version string
 	Log     *slog.Logger
@@ -52,49 +52,49 @@ type Options struct {
 	Up      func() bool // whether the broker answers; nil: the records are a table's, not a queue's
 }
 
-// A Daemon is the daemon that a [Reader] shows, and by which it changes rows. Its methods may be called
+// A Daemon is the daemon that a [Reader] shows and through which it changes rows. Its methods may be called
 // concurrently, and all but Resolve return at once.
 type Daemon interface {
-	// View returns the table as passes read and write it. A reload brings another one.
+	// View returns the table as passes read and write it. A reload replaces it.
 	View() *View
 	// Leads reports whether the loop runs under the leader lock.
 	Leads() bool
-	// LastWake returns when the loop has woken last; zero: not yet.
+	// LastWake returns when the loop last woke; zero: it has not woken yet.
 	LastWake() time.Time
-	// Broker returns what workers were given over RabbitMQ; nil: the handler is another.
+	// Broker returns counts of what was dispatched over RabbitMQ; nil: another handler is configured.
 	Broker() *metrics.Broker
 	// Resolve is [backlog.Engine.Resolve].
 	Resolve(ctx context.Context, answers []backlog.Answer) (reasons []error, err error)
 }
 
-// A Reader is what pages show of a table and of the process that works it off, and what they do to it. It
+// A Reader is what pages show of a table and of the process that works on it, and what they change. It
 // reads the table by a connection of its own. Its methods may be called concurrently.
 type Reader struct {
 	Options
 	stopping atomic.Bool
-	engine   atomic.Pointer[backlog.Engine] // nil: nothing has begun
-	wake     chan struct{}                  // says that the records are to be counted at once
-	opening  sync.Mutex
-	reading  sync.RWMutex // while the view is used; taken before mu
-	leader   lastLeader
+	engine   atomic.Pointer[backlog.Engine] // nil: no pass can run yet
+	wake     chan struct{}                  // holds a request to count the records at once
+	opening  sync.Mutex                     // held while the view is opened
+	reading  sync.RWMutex                   // held for reading while the view is used; locked before mu
+	leader   leaderCache
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	current  current
-	view     *View // nil: not opened yet, or for another configuration
-	close    func()
-	answered time.Time    // when the database has last
-	pause    *watch.Pause // as it was last looked at
-	failed   int          // counts
+	view     *View        // nil: not opened yet with the current settings
+	close    func()       // closes view
+	answered time.Time    // when the database last answered
+	pause    *watch.Pause // as it was last read
+	failed   int          // how many counts have failed
 	counted
 }
 
 var _ web.Backlog = (*Reader)(nil)
 
-// A current is what is in force.
+// current is the state of a Reader that a reload or a change of role replaces.
 type current struct {
 	*Settings
 	loaded time.Time
-	daemon Daemon // nil: no daemon, or not yet
+	daemon Daemon // nil: there is none, or it has not started yet
 	role   string // Leader, Standby or Viewer of web
 }
 
@@ -104,10 +104,10 @@ type counted struct {
 	rows   *web.Rows       // nil: not counted yet, or no column has last errors
 	at     time.Time
 	took   time.Duration
-	err    string // of the last one, which may have failed
+	err    string // of the last failed count
 }
 
-// New returns a Reader of a process without a daemon: see [Reader.SetDaemon].
+// New returns a Reader of a process without a daemon. [Reader.SetDaemon] gives it one.
 func New(o Options, s *Settings) *Reader {
 	r := &Reader{Options: o, wake: make(chan struct{}, 1)}
 	r.current.role = web.Viewer
@@ -115,7 +115,7 @@ func New(o Options, s *Settings) *Reader {
 	return r
 }
 
-// Configure continues with other settings. It waits for pages that are being read.
+// Configure replaces the settings. It waits until pages that are being read are finished.
 func (r *Reader) Configure(s *Settings) {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -123,18 +123,19 @@ func (r *Reader) Configure(s *Settings) {
 	defer r.mu.Unlock()
 	r.current.Settings = s
 	r.current.loaded = r.Clock()
-	r.forget()
+	r.closeView()
 }
 
-// forget closes the view. The caller holds both locks.
-func (r *Reader) forget() {
+// closeView closes the view. The caller holds reading and mu.
+func (r *Reader) closeView() {
 	if r.view != nil {
 		r.close()
 		r.view = nil
 	}
 }
 
-// SetDaemon makes the process a daemon's, which leads or stands by. d is nil while it waits for its database.
+// SetDaemon says that the process is a daemon, which leads or stands by. d is nil while the daemon waits for
+// its database.
 func (r *Reader) SetDaemon(d Daemon, leads bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,14 +151,14 @@ func (r *Reader) SetDaemon(d Daemon, leads bool) {
 	}
 }
 
-// SetEngine says which engine runs the passes from now on.
+// SetEngine sets the engine that runs the passes from now on.
 func (r *Reader) SetEngine(e *backlog.Engine) { r.engine.Store(e) }
 
-// SetStopping says that the end of the process has begun.
+// SetStopping says that the process is stopping.
 func (r *Reader) SetStopping() { r.stopping.Store(true) }
 
-// inForce returns what is in force at the moment.
-func (r *Reader) inForce() current {
+// currentState returns a copy of the current state.
+func (r *Reader) currentState() current {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current
@@ -165,7 +166,7 @@ func (r *Reader) inForce() current {
 
 // Now implements web.Backlog.
 func (r *Reader) Now() web.Now {
-	kept, _ := r.State.State() // the log says what is wrong with it
+	saved, _ := r.State.State() // errors are logged elsewhere
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.current
@@ -176,7 +177,7 @@ func (r *Reader) Now() web.Now {
 		Refresh: retry.RefresherOf(c.Policy) != nil, LastErrors: c.Mapping.LastError != "",
 		Counts: r.status, Counted: r.at, Took: r.took.Round(time.Millisecond), CountErr: r.err, Rows: r.rows,
 		Trouble: r.trouble(now), Picture: r.Picture,
-		Pause: kept.Current(now), Pausing: c.role == web.Leader && r.State.Path != "",
+		Pause: saved.Current(now), Pausing: c.role == web.Leader && r.State.Path != "",
 		Woke: now, Stopping: r.stopping.Load(),
 	}
 	switch {
@@ -191,48 +192,48 @@ func (r *Reader) Now() web.Now {
 	return n
 }
 
-// trouble returns what is wrong, for pages, probes and metrics alike. The caller holds mu.
+// trouble returns what is wrong, for pages, probes and metrics; nil: nothing is. The caller holds mu.
 func (r *Reader) trouble(now time.Time) *watch.Trouble {
-	silent := func(since time.Time, text string) *watch.Trouble {
+	unavailable := func(since time.Time, text string) *watch.Trouble {
 		return &watch.Trouble{Since: inspect.Stamp(since), Error: text, Away: true}
 	}
 	switch {
 	case r.Up != nil && r.Up():
 		return nil
 	case r.Up != nil:
-		return silent(now, "the broker is away")
+		return unavailable(now, "the broker is away")
 	case r.current.role == web.Viewer:
 		return r.Picture.Trouble(time.Time{})
 	case r.current.daemon == nil:
-		return silent(r.current.loaded, "the start waits for it; the log says why")
+		return unavailable(r.current.loaded, "the start waits for it; the log says why")
 	}
-	passes := r.current.loaded // earlier ones were another configuration's, or another process's
+	since := r.current.loaded // earlier passes belong to another configuration or process
 	if r.current.role != web.Leader {
-		passes = now
+		since = now
 	}
-	if t := r.Picture.Trouble(passes); t != nil {
+	if t := r.Picture.Trouble(since); t != nil {
 		return t
 	}
 	if now.Sub(r.answered) > maxSilent {
-		return silent(r.answered, "it has not answered since")
+		return unavailable(r.answered, "it has not answered since")
 	}
 	return nil
 }
 
-// read returns what f makes of the table as pages read it. The error is the visitor's [*web.Problem] where the
-// visitor has caused it, or where it passes.
-func read[T any](ctx context.Context, r *Reader, f func(v *View, now time.Time) (T, error)) (answer T, err error) {
+// withView calls f with the view of the pages and the time. An error that the visitor has caused, or that is
+// temporary, is returned as a [*web.Problem].
+func withView[T any](ctx context.Context, r *Reader, f func(v *View, now time.Time) (T, error)) (answer T, err error) {
 	r.reading.RLock()
 	defer r.reading.RUnlock()
-	v, err := r.open(ctx)
+	v, err := r.openView(ctx)
 	if err == nil {
 		answer, err = f(v, r.Clock())
 	}
 	return answer, problemOf(err)
 }
 
-// open returns the table as pages read it.
-func (r *Reader) open(ctx context.Context) (*View, error) {
+// openView returns the view of the pages. It opens the view if there is none.
+func (r *Reader) openView(ctx context.Context) (*View, error) {
 	r.opening.Lock()
 	defer r.opening.Unlock()
 	r.mu.Lock()
@@ -253,7 +254,8 @@ func (r *Reader) open(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// problemOf returns what a visitor is shown of an error that the visitor has caused, or that passes.
+// problemOf turns an error that the visitor has caused, or that is temporary, into a [*web.Problem]. It returns other
+// errors as they are.
 func problemOf(err error) error {
 	switch {
 	case errors.As(err, new(*Invalid)):

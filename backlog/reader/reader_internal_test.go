@@ -107,7 +107,7 @@ const twoTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max
 // kept all the same.
 func TestReaderCauses(t *testing.T) {
 	d, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no such user 2"), row(3, "ERROR", 3*time.Hour, "no such user 3"))
-	count := func(a *View, now time.Time) (any, error) { return nil, d.ask(t.Context(), a, now, true) }
+	count := func(a *View, now time.Time) (any, error) { return nil, d.probe(t.Context(), a, now, true) }
 	if _, err := read(t.Context(), d, count); err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,12 @@ import (
 	"backlog/backlog/web"
 )
 
-// A Server serves what a [Reader] shows: pages and an API, probes, and metrics of what it observes. It sends
-// pings of passes, too.
+// A Server serves what a [Reader] shows: pages, an API and probes. It also serves metrics of the events that it
+// observes, and sends pings for passes.
 type Server struct {
 	*Reader
-	Metrics *metrics.Metrics // nil: nothing is observed
-	Pings   *pings.Pings     // nil with Metrics
+	Metrics *metrics.Metrics // nil: no events are observed
+	Pings   *pings.Pings     // nil if Metrics is
 
 	site    *web.Site // nil: nothing is served
 	ctx     context.Context
@@ -31,14 +31,14 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// NewServer returns a server that serves nothing yet: see [Server.Listen]. It is closed with [Server.Close].
+// NewServer returns a server. It serves nothing before [Server.Listen], and must be closed with [Server.Close].
 func NewServer(r *Reader) *Server {
 	s := &Server{Reader: r}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// ObserveEvents makes the metrics and the pings, which [Server.Observe] feeds. It is called before
+// ObserveEvents makes the metrics and pings that [Server.Observe] feeds. It must be called before
 // [Server.Listen].
 func (s *Server) ObserveEvents() {
 	info, _ := debug.ReadBuildInfo()
@@ -49,34 +49,36 @@ func (s *Server) ObserveEvents() {
 		}
 	}
 	s.Metrics = metrics.New(metrics.Options{
-		Name: s.inForce().Name, Version: s.Version, Revision: revision, GoVersion: runtime.Version(),
+		Name: s.currentState().Name, Version: s.Version, Revision: revision, GoVersion: runtime.Version(),
 		Now: s.Clock, State: s.scraped, Table: s.Up == nil,
 	})
 	s.Pings = pings.New(s.Log, s.Metrics.Pinged)
 }
 
-// Observe takes one event. It is cheap, and may be called concurrently, after [Server.ObserveEvents].
+// Observe handles one event. It is cheap and may be called concurrently. [Server.ObserveEvents] must have been
+// called.
 func (s *Server) Observe(ev backlog.Event) {
 	s.Metrics.Observe(ev)
 	s.Pings.Observe(ev)
 }
 
-// ObservePast counts the passes that the picture remembers, before those of this process.
+// ObservePast adds earlier passes, those of the picture, to the metrics. It must be called before the first pass of
+// this process.
 func (s *Server) ObservePast() {
 	for _, p := range slices.Backward(s.Picture.Passes()) {
 		s.Metrics.LastPass(time.Duration(p.MaxAge*float64(time.Second)), p.Ended(), p.Complete)
 	}
 }
 
-// SetSchedule counts and pings by the settings from now on. dead says that the table has dead records. It is
-// called after [Server.ObserveEvents].
+// SetSchedule configures metrics and pings by the settings. dead says whether the table has dead records.
+// [Server.ObserveEvents] must have been called.
 func (s *Server) SetSchedule(set *Settings, dead bool) {
 	list := set.Schedule.Tiers()
 	s.Metrics.SetSchedule(list, dead)
 	s.Pings.Configure(*set.Pings, list)
 }
 
-// scraped returns what a scrape shows, from memory.
+// scraped returns the state that metrics show. It reads memory only.
 func (s *Server) scraped() metrics.State {
 	now := s.Clock()
 	s.mu.Lock()
@@ -108,10 +110,10 @@ func (s *Server) scraped() metrics.State {
 	return state
 }
 
-// Listen serves what the settings want served, until Close. It is called once. An [*Invalid] says
-// that the settings or their files are wrong.
+// Listen serves what the settings ask for, until Close. It may be called once. An [*Invalid] says that the
+// settings or their files are wrong.
 func (s *Server) Listen() error {
-	c := s.inForce()
+	c := s.currentState()
 	if c.Web.Listen == "" && (s.Metrics == nil || c.Metrics.Listen == "") {
 		return nil
 	}
@@ -127,9 +129,9 @@ func (s *Server) Listen() error {
 			return err
 		}
 	}
-	if c.role == web.Viewer { // before the first visitor
-		kept, _ := s.State.State()
-		s.restore(kept)
+	if c.role == web.Viewer { // so that the first visitor sees it
+		saved, _ := s.State.State()
+		s.restore(saved)
 	}
 	if s.Up == nil {
 		s.serving.Go(func() { s.Count(s.ctx) })
@@ -150,7 +152,7 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// listenForMetrics serves metrics by a listener of their own, if there is to be one, else with the pages.
+// listenForMetrics serves metrics at their own address, if they have one, or else with the pages.
 func (s *Server) listenForMetrics(set *Settings) error {
 	if set.Metrics.Listen == "" {
 		s.site.Metrics = s.Metrics.Handler()
@@ -160,7 +162,7 @@ func (s *Server) listenForMetrics(set *Settings) error {
 	if err != nil {
 		return fmt.Errorf("metrics.listen: %w", err)
 	}
-	open := func() bool { return s.inForce().Metrics.Open }
+	open := func() bool { return s.currentState().Metrics.Open }
 	s.serving.Go(func() {
 		if err := s.site.ServeProbes(s.ctx, l, s.Metrics.Handler(), open); err != nil {
 			s.Log.Error("metrics are served no more", "error", err)
@@ -170,7 +172,7 @@ func (s *Server) listenForMetrics(set *Settings) error {
 	return nil
 }
 
-// tokens reads the tokens, if any of what is served asks for one.
+// tokens reads the tokens, if anything that is served needs one.
 func (s *Server) tokens(set *Settings) (web.Tokens, error) {
 	if set.Web.Listen == "" && set.Metrics.Open {
 		return web.Tokens{}, nil
@@ -189,8 +191,7 @@ func urlOf(set *web.Settings, at net.Addr) string {
 	return scheme + at.String() + strings.TrimSuffix(set.PathPrefix, "/") + "/"
 }
 
-// Reload continues with other settings, whose addresses are the same. After an error the pages keep the old
-// settings of theirs.
+// Reload replaces the settings. Their addresses must be the same. After an error the pages keep their old settings.
 func (s *Server) Reload(set *Settings) error {
 	s.Configure(set)
 	if s.site == nil {
@@ -203,11 +204,11 @@ func (s *Server) Reload(set *Settings) error {
 	return s.site.Reload(*set.Web, set.Folder, tokens)
 }
 
-// Close ends what Listen has begun, waits for it, and closes the pages' connection.
+// Close stops what Listen has started, waits for it, and closes the connection of the pages.
 func (s *Server) Close() {
 	s.end()
 	s.serving.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget()
+	s.closeView()
 }

@@ -9,16 +9,16 @@ import (
 	"backlog/backlog/table"
 )
 
-// Single returns a store of the table in which one pending record is due, and no other record is looked at.
+// Single returns a store over the table that has only one pending record, which is due.
 func (v *View) Single(r backlog.Record) backlog.Store {
 	return &single{Table: v.Table, record: r}
 }
 
-// A single has one pending record, which is due.
+// A single is a store with one pending record, which is due.
 type single struct {
 	*table.Table
 	record backlog.Record
-	read   atomic.Bool
+	read   atomic.Bool // Pending has returned the record
 }
 
 // Pending implements backlog.Store.

@@ -1,6 +1,6 @@
 // Package reader reads a table for people: what commands, pages and metrics show of it, and which records
-// they mean. A [View] is the table under its schedule and policy. A [Reader] is what pages show of a process
-// and its table; it implements [web.Backlog]. A [Server] serves that, counts for metrics and sends pings.
+// they select. A [View] is the table with its schedule and policy. A [Reader] is what pages show of a process
+// and its table; it implements [web.Backlog]. A [Server] serves a Reader, has metrics and sends pings.
 package reader
 
 import (
@@ -22,28 +22,28 @@ import (
 	"backlog/tiers"
 )
 
-// Rules are what the configuration says of records. They are not changed once they are in use.
+// Rules are the configuration of records. They are not changed while they are in use.
 type Rules struct {
 	Name       string          // of the work on the table; "": the only one
-	Mapping    mapping.Mapping // as it is configured, before the table is looked at
+	Mapping    mapping.Mapping // as configured, without what the table itself adds
 	Schedule   *tiers.Schedule
 	Policy     *backlog.Policy // nil: age alone decides
-	MaxRecords int             // of a pass; 0: no cap
+	MaxRecords int             // per pass; 0: no cap
 }
 
-// A View is a table as people read it. Its methods may be called concurrently, as the table's may.
+// A View is a table as people read it. Its methods may be called concurrently.
 type View struct {
 	Rules
 	Table *table.Table
 }
 
-// Refreshes reports whether the policy is refresh, so that the table has attempts.
+// Refreshes reports whether the policy is refresh, under which the table has attempts.
 func (v *View) Refreshes() bool { return retry.RefresherOf(v.Policy) != nil }
 
 // notFound is the error of a record that does not exist, or is not in a state that is needed.
 type notFound struct{ error }
 
-// Row returns the row with the key as people write it. It is an error if the table has no such row.
+// Row returns the row with the key, as people write it. It returns an error if the table has no such row.
 func (v *View) Row(ctx context.Context, id string, now time.Time) (inspect.Row, error) {
 	key, err := v.Table.ParseKey(id)
 	if err != nil {
@@ -56,9 +56,9 @@ func (v *View) Row(ctx context.Context, id string, now time.Time) (inspect.Row, 
 	return row, err
 }
 
-// PendingRow returns the row with the key and the narrowest tier that reaches its age, the zero Tier if none
-// does. The row may be too old for every tier or out of retries. It is an error if no pass takes the row for
-// another reason.
+// PendingRow returns the row with the key, and the narrowest tier for its age or, if the row is older than every
+// tier, the zero Tier. It returns an error if passes do not take the row for a reason other than its age or its
+// retries.
 func (v *View) PendingRow(ctx context.Context, id string, now time.Time) (row inspect.Row, tier tiers.Tier, err error) {
 	row, err = v.Row(ctx, id, now)
 	if err != nil {
@@ -99,7 +99,7 @@ func (v *View) Entry(row inspect.Row, now time.Time) inspect.Entry {
 	return row.Entry(v.Schedule, v.Policy, now)
 }
 
-// Sheet returns all that is known of a row.
+// Sheet returns everything that is known about a row.
 func (v *View) Sheet(row inspect.Row, now time.Time) *inspect.Sheet {
 	if p := retry.RefresherOf(v.Policy); p != nil && row.Memory != nil {
 		return row.AttemptSheet(v.Schedule, refreshing(p, row), now)
@@ -107,13 +107,13 @@ func (v *View) Sheet(row inspect.Row, now time.Time) *inspect.Sheet {
 	return row.Sheet(v.Schedule, v.Policy, v.MaxRecords, now)
 }
 
-// refreshing returns the policy as it treats the row.
+// refreshing returns the policy refresh with the rule of the row.
 func refreshing(p *retry.Refresher, row inspect.Row) inspect.Refreshing {
 	rule, bad := p.Rule(*row.Memory)
 	return inspect.Refreshing{Refresher: p, Rule: rule.Next, Bad: bad, GiveUpAfter: p.Settings().GiveUpAfter}
 }
 
-// ahead returns what becomes of a record that keeps failing; nil where that cannot be said.
+// ahead returns what happens to a record that keeps failing; nil: that is not known.
 func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.Ahead {
 	life := simulate.RemainingLife(ctx, v.Schedule, v.Policy, row, now)
 	if life == nil {
@@ -135,13 +135,13 @@ func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.A
 	return a
 }
 
-// Leader returns whether a daemon leads, as [watch.LookBack] has it: here means that it keeps this state. It
-// takes the leader lock for a moment unless the state shows the daemon, so that a daemon that starts could find
-// the lock taken.
+// Leader returns where the leading daemon is: [watch.Here], if it uses this state file, [watch.Elsewhere] or
+// [watch.Nobody]. Unless the state file shows the daemon, it takes the leader lock for a moment; a daemon that
+// starts just then finds the lock taken.
 func (v *View) Leader(
-	ctx context.Context, state *checkpoint.File, kept checkpoint.State, now time.Time,
+	ctx context.Context, state *checkpoint.File, saved checkpoint.State, now time.Time,
 ) (string, error) {
-	if state.Leads(kept, now) {
+	if state.HasLeader(saved, now) {
 		return watch.Here, nil
 	}
 	lock, err := v.Table.Locker(backlog.Work{Name: v.Name}).TryLock(ctx, backlog.LeaderLock)
