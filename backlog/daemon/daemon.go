@@ -1,6 +1,6 @@
-// Package daemon leads the work on a table, or stands by while another process leads. It
-// takes over when the leader is gone, and goes on by another schedule and engine at a reload.
-// It knows no configuration, log, page or signal: a program follows it by its [Change]s.
+// Package daemon leads the work on a table, or stands by while another process leads. It takes
+// over when the leader is gone, and replaces schedule and engine at a reload. It does not deal
+// with configuration, logs, pages or signals: a program learns its role from [Change]s.
 package daemon
 
 import (
@@ -15,8 +15,8 @@ import (
 	"backlog/tiers"
 )
 
-// lockEvery is how often a standby asks for the leader lock.
-const lockEvery = 2 * time.Second
+// askEvery is the pause between two requests of a standby for the leader lock.
+const askEvery = 2 * time.Second
 
 // A Role is what a daemon does.
 type Role string
@@ -24,12 +24,12 @@ type Role string
 const (
 	// Waiting daemons have not asked for the leader lock yet, or have stopped leading.
 	Waiting Role = "waiting"
-	// Unavailable daemons cannot ask for the leader lock: another one may lead.
+	// Unavailable daemons cannot ask for the leader lock. Another daemon may lead.
 	Unavailable Role = "unavailable"
-	// Standby daemons ask for the leader lock, which another daemon holds.
+	// Standby daemons wait for the leader lock, which another daemon holds.
 	Standby Role = "standby"
-	// TakingOver daemons hold the leader lock and wait until the handlers of another one,
-	// which may not know yet that it lost the lock, are dead.
+	// TakingOver daemons hold the leader lock and wait until the handlers of the last leader
+	// must have ended: it may not have noticed yet that it lost the lock.
 	TakingOver Role = "taking over"
 	// Leader daemons hold the leader lock and run the Loop.
 	Leader Role = "leader"
@@ -37,61 +37,62 @@ const (
 	Demoted Role = "demoted"
 )
 
-// A Change is another role, or another reason for the role.
+// A Change reports a new role, or again a Rival.
 type Change struct {
 	Role Role
-	Was  Role // before; the same if a Rival is only mentioned again
-	// Seen is when another leader was last seen before this change. Zero: none has been, since
-	// Run was called or the lead was lost.
+	Was  Role // the role before; equal to Role if a Rival is only reported again
+	// Seen is when another leader was last seen. It is zero if none was seen since the call of Run
+	// or since the last lead.
 	Seen time.Time
-	// Rival, of a Standby, says how the leader's configuration differs. It is mentioned when
-	// that is first seen and every five minutes.
+	// Rival says how the configuration of the leader differs. It is reported in the role Standby,
+	// first when the difference is seen and then every five minutes.
 	Rival *backlog.Rival
-	// Err is why the role is Unavailable or Demoted, or why TakingOver has failed, so that
-	// the daemon is what it was before.
+	// Err says why the role is Unavailable or Demoted. If Was is TakingOver, it says why that has
+	// failed, and the daemon returns to its earlier role.
 	Err error
 }
 
-// A Daemon runs a [backlog.Loop] while it holds the [backlog.LeaderLock]. As long as
-// another process holds that, the daemon stands by and asks for it every two seconds. It
-// leads at once if the lock was free at its first try. Otherwise another daemon may have led until
-// now, and it waits [backlog.TakeOverAfter] first.
+// A Daemon runs a [backlog.Loop] while it holds the [backlog.LeaderLock]. While another process
+// holds the lock, it stands by and asks for the lock every two seconds. If the lock was free at the
+// first try, it leads at once. Otherwise another daemon may have led until now, and it waits
+// [backlog.TakeOverAfter] first.
 //
 // The fields are set before Run and not changed afterwards. Loop and Leaders are required.
 type Daemon struct {
-	// Loop runs the passes. Run sets its Since, and its State if that is nil: the next lead takes up
-	// what one leaves unfinished. Observe does not get the loss of a run lock that is lost together
-	// with the leader lock.
+	// Loop runs the passes. Run sets its Since and, if that is nil, its State, so that a lead resumes
+	// what the last one left unfinished. If the run lock is lost together with the leader lock,
+	// Observe is not called for it.
 	Loop *backlog.Loop
-	// Leaders is asked for the leader lock.
+	// Leaders provides the leader lock.
 	Leaders backlog.Locker
 
-	// Changed is called for each change, one at a time and in order. The daemon waits for it. nil: nothing is called.
+	// Changed is called for each change, one at a time and in order. The daemon waits for it. It may
+	// be nil.
 	Changed func(Change)
-	// Patient reports whether an error of Leaders may pass, such as a missing right, so that
-	// the daemon waits as it does for ErrUnavailable. Run returns all others. nil: none may.
+	// Patient reports whether an error of Leaders is temporary, such as a missing right. The daemon
+	// then waits, as it does after ErrUnavailable. All other errors end Run. nil: none is temporary.
 	Patient func(error) bool
-	// Doubtful says that another daemon may have led until Run was called: the database was
+	// Doubtful says that another daemon may have led until Run is called, because the database was
 	// unavailable until then.
 	Doubtful bool
-	// Replace makes the daemon stand by while a leader works by any other configuration. Without it Run
-	// returns the [backlog.Rival], unless the configurations were the same before, or are versions
-	// of one file. These have ten minutes to become the same.
+	// Replace makes the daemon stand by even if the leader has another configuration. Without it, Run
+	// returns the [backlog.Rival], with two exceptions: the configurations were the same before,
+	// or they are versions of one file. Such versions have ten minutes to become the same.
 	Replace bool
-	// Reconfigure is called in a goroutine of Run after calls of Reload. It calls Swap unless the
-	// old configuration stays. Its context is done when Run's is. nil: Reload does nothing.
+	// Reconfigure is called in a goroutine of Run after calls of Reload. It calls Swap, unless the
+	// old configuration stays. Its context is done when that of Run is. nil: Reload does nothing.
 	Reconfigure func(context.Context)
 
 	claim    backlog.Claim
 	seen     time.Time // when another leader was last seen; zero: not since the last lead
 	rival    rivalry
-	asking   sync.Once
-	asked    chan struct{} // a reload is asked for
-	changing sync.Mutex    // held while Changed is called, which keeps changes in order
+	initOnce sync.Once
+	reloads  chan struct{} // holds a request for a reload
+	changing sync.Mutex    // held while Changed is called, to keep changes in order
 	swapping sync.Mutex    // guards the Loop's schedule and engine
 
 	role atomic.Value                 // a Role; none: Waiting
-	lock atomic.Pointer[backlog.Lock] // under which the daemon leads, or has led last
+	lock atomic.Pointer[backlog.Lock] // of the current or the last lead
 }
 
 // Role returns what the daemon does.
@@ -100,9 +101,9 @@ func (d *Daemon) Role() Role {
 	return cmp.Or(role, Waiting)
 }
 
-// Run leads whenever it can, until ctx is done. It returns when all passes have ended and
-// their outcomes are written or given up: nil, or the error of Leaders for which it does not wait.
-// It is called once.
+// Run leads whenever it can, until ctx is done. It returns when all passes have ended and their
+// outcomes are written or given up. The error is one of Leaders that is not temporary. Run may be
+// called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	d.claim.Locker = d.Leaders
 	if d.Doubtful {
@@ -112,21 +113,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.Loop.Now = time.Now
 	}
 	if d.Loop.State == nil {
-		d.Loop.State = new(checkpoint.File) // in memory
+		d.Loop.State = new(checkpoint.File) // in memory only
 	}
 	if d.Loop.Observe != nil {
 		d.Loop.Observe = d.withoutLossOfBoth(d.Loop.Observe)
 	}
-	reloads, endReloads := context.WithCancel(ctx)
-	defer endReloads()
-	var reloading sync.WaitGroup
-	reloading.Go(func() { d.reconfigure(reloads) })
+	reloading, endReloading := context.WithCancel(ctx)
+	defer endReloading()
+	var running sync.WaitGroup
+	running.Go(func() { d.reconfigure(reloading) })
 	var err error
 	for err == nil && ctx.Err() == nil {
 		err = d.lead(ctx)
 	}
-	endReloads()
-	reloading.Wait()
+	endReloading()
+	running.Wait()
 	d.become(Change{Role: Waiting})
 	d.flush()
 	return err
@@ -139,24 +140,24 @@ func (d *Daemon) lead(ctx context.Context) error {
 		return err
 	}
 	defer lock.Unlock()
-	defer d.claim.Doubt() // unless this is a stop, the lock is lost
+	defer d.claim.Doubt() // afterwards another daemon may lead
 	d.lock.Store(&lock)
 	d.rival.agreed = true
 	d.Loop.Since = since
-	d.changing.Lock() // Demoted comes after Leader
+	d.changing.Lock() // so that Demoted comes after Leader
 	held, release := backlog.WhileHeld(ctx, lock, d.Loop.Now, d.demote)
 	defer release()
 	d.emit(Change{Role: Leader})
 	d.changing.Unlock()
 	err = d.Loop.Run(held)
 	if ctx.Err() == nil {
-		d.demote(context.Cause(held)) // the probe that tells why has no answer yet
+		d.demote(context.Cause(held)) // if the callback has not been called yet
 	}
 	d.become(Change{Role: Waiting})
 	return err
 }
 
-// demote is called when the leader lock is lost. Only the first call during a lead is a change.
+// demote changes the role when the leader lock is lost. Only the first call of a lead has an effect.
 func (d *Daemon) demote(why error) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -165,7 +166,7 @@ func (d *Daemon) demote(why error) {
 	}
 }
 
-// become takes a role, if it has another one or a Rival is to be mentioned.
+// become emits the change, unless the daemon has the role already and there is no Rival to report.
 func (d *Daemon) become(c Change) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -174,7 +175,7 @@ func (d *Daemon) become(c Change) {
 	}
 }
 
-// emit takes the role and calls Changed. d.changing must be held.
+// emit sets the role and calls Changed. The caller holds changing.
 func (d *Daemon) emit(c Change) {
 	c.Was = d.Role()
 	d.role.Store(c.Role)
@@ -183,8 +184,8 @@ func (d *Daemon) emit(c Change) {
 	}
 }
 
-// withoutLossOfBoth returns observe without the loss of the run lock where the leader lock is lost,
-// too: what takes one takes both, and that is a Change already.
+// withoutLossOfBoth wraps observe so that it drops the loss of the run lock if the leader lock is lost,
+// too. One cause takes both, and the loss of the leader lock is reported as a Change.
 func (d *Daemon) withoutLossOfBoth(observe func(backlog.Event)) func(backlog.Event) {
 	return func(ev backlog.Event) {
 		if ev.Kind != backlog.LockLost || d.holdsLock() {
@@ -193,7 +194,7 @@ func (d *Daemon) withoutLossOfBoth(observe func(backlog.Event)) func(backlog.Eve
 	}
 }
 
-// holdsLock asks whether the leader lock is still held. It waits for an answer no longer than a probe does.
+// holdsLock checks whether the leader lock is still held. No answer within half of the lock's grace counts as lost.
 func (d *Daemon) holdsLock() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), backlog.LockGrace/2)
 	defer cancel()
@@ -211,16 +212,16 @@ func (d *Daemon) Mark(ctx context.Context, w backlog.Work) error {
 	return nil
 }
 
-// Swap ends the passes under way and goes on with the schedule and the engine that change
-// returns, see [backlog.Loop.Reload]. It may be called at any time, also by [Daemon.Reconfigure].
+// Swap ends the passes under way and continues with the schedule and the engine that change
+// returns: see [backlog.Loop.Reload]. It may be called at any time, also by [Daemon.Reconfigure].
 func (d *Daemon) Swap(change func() (*tiers.Schedule, *backlog.Engine)) {
 	d.swapping.Lock()
 	defer d.swapping.Unlock()
 	d.Loop.Reload(change)
 }
 
-// flush writes what a lead could not write before it lost its lock, for as long as the
-// engine's handlers may take at a stop.
+// flush writes outcomes that could not be written before a lock was lost. It gives up after the
+// ShutdownTimeout of the engine.
 func (d *Daemon) flush() {
 	d.swapping.Lock()
 	engine := d.Loop.Engine

@@ -5,25 +5,27 @@ import (
 	"time"
 )
 
-// Calls of Reload are one reload when they come so close together: after a quiet second, at
-// the latest ten seconds after the first.
 const (
-	reloadQuiet = time.Second
-	reloadMost  = 10 * time.Second
+	// quietPeriod is how long no further call of Reload may come before the reload starts.
+	quietPeriod = time.Second
+	// maxQuietWait bounds how long further calls can delay the reload.
+	maxQuietWait = 10 * time.Second
 )
 
-// Reload has Run call Reconfigure soon. Calls that come close together are one: it is called after a
-// quiet second, at the latest ten seconds after the first of them.
+// Reload makes Run call Reconfigure soon. Calls in quick succession are one reload: it starts after a
+// second without further calls, at the latest ten seconds after the first one. Reload may be called
+// concurrently, also before Run.
 func (d *Daemon) Reload() {
 	select {
 	case d.requests() <- struct{}{}:
-	default: // one is asked for, and has not begun
+	default: // a reload is requested already and has not started
 	}
 }
 
+// requests returns the channel of requests for a reload. The first call makes it.
 func (d *Daemon) requests() chan struct{} {
-	d.asking.Do(func() { d.asked = make(chan struct{}, 1) })
-	return d.asked
+	d.initOnce.Do(func() { d.reloads = make(chan struct{}, 1) })
+	return d.reloads
 }
 
 // reconfigure calls Reconfigure for each reload, until ctx is done.
@@ -41,14 +43,14 @@ func (d *Daemon) reconfigure(ctx context.Context) {
 	}
 }
 
-// awaitQuiet returns when no further reload has been asked for during a second.
+// awaitQuiet returns after a second without further requests, or when that takes too long or ctx is done.
 func (d *Daemon) awaitQuiet(ctx context.Context) {
-	latest, cancel := context.WithTimeout(ctx, reloadMost)
+	latest, cancel := context.WithTimeout(ctx, maxQuietWait)
 	defer cancel()
 	for latest.Err() == nil {
 		select {
 		case <-d.requests():
-		case <-time.After(reloadQuiet):
+		case <-time.After(quietPeriod):
 			return
 		case <-latest.Done():
 		}

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// rollout is how long a standby waits for a leader that works by another version of the
-	// same file: both are not restarted at once.
+	// rollout is how long a standby accepts a leader with another version of the same file. During a
+	// deployment, daemons are restarted one after another.
 	rollout = 10 * time.Minute
-	// remind is how often a Rival is mentioned.
+	// remind is the pause between two reports of a Rival.
 	remind = 5 * time.Minute
-	// sameState bounds the time between a leader's last wake and its last sight. A state whose last wake
-	// is further away was kept by another one.
+	// sameState bounds the time between a leader's last wake and when it was last seen. If the last
+	// wake in a state is further away, the state is another daemon's.
 	sameState = time.Minute
 )
 
-// standBy takes the leader lock. It returns the lock when no other daemon can have handlers any
-// more, with the moment after which ticks count. The lock is nil when ctx is done.
+// standBy waits for the leader lock. It returns the lock when no other daemon can still have running
+// handlers, and the time after which ticks count as missed. The lock is nil if ctx is done.
 func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 	d.seen = time.Time{}
 	for {
@@ -31,9 +31,9 @@ func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 			if err == nil {
 				return lock, since, nil
 			}
-		case ctx.Err() != nil: // a stop, and no error
+		case ctx.Err() != nil: // a stop is not an error
 		case errors.Is(err, backlog.ErrLocked):
-			if err := d.follow(err); err != nil {
+			if err := d.standBehind(err); err != nil {
 				return nil, d.seen, err
 			}
 		case errors.Is(err, backlog.ErrUnavailable) || d.Patient != nil && d.Patient(err):
@@ -41,14 +41,14 @@ func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 		default:
 			return nil, d.seen, err
 		}
-		if !backlog.Sleep(ctx, lockEvery) {
+		if !backlog.Sleep(ctx, askEvery) {
 			return nil, d.seen, nil
 		}
 	}
 }
 
-// takeOver waits, if another daemon may have led until now, until its handlers are dead. It returns
-// the moment after which ticks count. On an error the lock is given back.
+// takeOver waits until the handlers of the last leader must have ended, if there may have been one. It
+// returns the time after which ticks count as missed. After an error the lock is released.
 func (d *Daemon) takeOver(ctx context.Context, lock backlog.Lock) (since time.Time, err error) {
 	if !d.claim.Unsure() {
 		return since, nil
@@ -65,10 +65,10 @@ func (d *Daemon) takeOver(ctx context.Context, lock backlog.Lock) (since time.Ti
 	return since, err
 }
 
-// lastWake returns when the leader that is gone was last awake. If it kept its state where
-// this daemon does, the state says that exactly and has what is unfinished. Otherwise it may have
-// ended in the middle of a pass, whose tick is before it was seen, so that a pass of the widest
-// tier is owed.
+// lastWake returns when the last leader last woke. If that used the same state as this daemon, the state
+// has the exact time and what is unfinished. Otherwise the leader may have ended in the middle of a
+// pass, whose tick came before it was last seen: lastWake then returns that time and notes in the state
+// that a pass of the widest tier is owed.
 func (d *Daemon) lastWake() time.Time {
 	state := d.Loop.State
 	kept, err := state.Load()
@@ -85,16 +85,16 @@ func (d *Daemon) lastWake() time.Time {
 	return d.seen
 }
 
-// A rivalry is what a standby knows of the leader's configuration.
+// A rivalry is what a standby knows about the configuration of the leader.
 type rivalry struct {
-	agreed    bool      // it was the same as ours once, or this daemon has led
-	since     time.Time // when it was first seen to differ; zero: it does not
-	mentioned time.Time
+	agreed   bool      // it was equal to ours before, or this daemon has led
+	since    time.Time // when it was first seen to differ; zero: it does not differ
+	reported time.Time // when the Rival was last reported
 }
 
-// follow stands by while another daemon holds the lock, as its error says. It returns the Rival
-// if that works by a configuration that the daemon does not wait for.
-func (d *Daemon) follow(held error) error {
+// standBehind stands by while another daemon leads, as the error of its lock says. It returns the Rival if
+// the daemon does not accept the configuration of the leader.
+func (d *Daemon) standBehind(held error) error {
 	d.claim.Doubt()
 	now := d.Loop.Now()
 	rival, differs := errors.AsType[*backlog.Rival](held)
@@ -103,17 +103,17 @@ func (d *Daemon) follow(held error) error {
 		d.rival = rivalry{agreed: true}
 	case !d.accepts(rival, now):
 		return rival
-	case !d.rival.mentioned.IsZero() && now.Sub(d.rival.mentioned) < remind:
+	case !d.rival.reported.IsZero() && now.Sub(d.rival.reported) < remind:
 		rival = nil
 	default:
-		d.rival.mentioned = now
+		d.rival.reported = now
 	}
 	d.become(Change{Role: Standby, Seen: d.seen, Rival: rival})
 	d.seen = now
 	return nil
 }
 
-// accepts reports whether the daemon stands by while the rival leads.
+// accepts reports whether the daemon may stand by while the rival leads.
 func (d *Daemon) accepts(rival *backlog.Rival, now time.Time) bool {
 	if d.rival.since.IsZero() {
 		d.rival.since = now

@@ -108,7 +108,7 @@ const twoTiers = "web: {show: [subject]}\ntiers: [{max_age: 1h, every: 1m}, {max
 func TestReaderCauses(t *testing.T) {
 	d, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""), row(2, "ERROR", 2*time.Minute, "no such user 2"), row(3, "ERROR", 3*time.Hour, "no such user 3"))
 	count := func(a *View, now time.Time) (any, error) { return nil, d.probe(t.Context(), a, now, true) }
-	if _, err := read(t.Context(), d, count); err != nil {
+	if _, err := withView(t.Context(), d, count); err != nil {
 		t.Fatal(err)
 	}
 	rows := d.Now().Rows
@@ -123,7 +123,7 @@ func TestReaderCauses(t *testing.T) {
 	if _, err := db.Exec("ALTER TABLE orders DROP COLUMN last_error; DELETE FROM orders WHERE id = 1; ALTER TABLE orders ADD COLUMN last_error text AS (abs(-9223372036854775807 - 1))"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(t.Context(), d, count); err == nil || !strings.Contains(err.Error(), "causes of failed records: ") {
+	if _, err := withView(t.Context(), d, count); err == nil || !strings.Contains(err.Error(), "causes of failed records: ") {
 		t.Errorf("of a column that cannot be read: %v", err)
 	}
 	if n := d.Now(); n.Counts == nil || n.Counts.Pending != 2 || n.Rows != nil {
