@@ -7,14 +7,14 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// arguments say what a session makes of the arguments of statements.
+// arguments says which type and collation the arguments of a session's statements have.
 type arguments struct {
-	collation string // of texts
-	floats    bool   // CAST knows FLOAT
-	collates  bool   // CAST takes a collation, which then yields like a column's
+	collation string // of text arguments
+	floats    bool   // CAST supports FLOAT
+	collates  bool   // CAST supports COLLATE; the result then yields to another collation as a column does
 }
 
-// newArguments are those of the server of the version, such as 10.11.6-MariaDB or 8.0.36.
+// newArguments returns the arguments of a server by its version, such as 10.11.6-MariaDB or 8.0.36.
 func newArguments(version, collation string) arguments {
 	var major, minor, patch int
 	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
@@ -29,8 +29,8 @@ func newArguments(version, collation string) arguments {
 	return a
 }
 
-// of is an expression of the column's type for an argument, "" where an argument is one
-// by itself or no expression is.
+// of returns an expression that gives an argument the type of the column. It returns "" if the
+// argument has that type anyway, or if there is no such expression.
 func (a arguments) of(c *db.Column, charset, collation string) string {
 	name := typeName(c.Decl)
 	switch {
@@ -58,9 +58,10 @@ func (a arguments) of(c *db.Column, charset, collation string) string {
 	return "(CAST(? AS CHAR CHARACTER SET " + charset + ") COLLATE " + collation + ")"
 }
 
-// length is the bracket behind the type's name, "" if there is none.
+// length returns the parentheses behind the name of a type, "" if there are none.
 func length(decl string) string {
-	from, to := strings.IndexByte(decl, '('), strings.IndexByte(decl, ')')
+	from := strings.IndexByte(decl, '(')
+	to := strings.IndexByte(decl, ')')
 	if from < 0 || to < from {
 		return ""
 	}

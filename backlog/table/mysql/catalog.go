@@ -14,7 +14,7 @@ import (
 	"backlog/internal/lists"
 )
 
-// Catalog implements db.Server. A user sees what they have a right to.
+// Catalog implements db.Server. The user sees only what they have a right to.
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
 	c := &db.Catalog{Name: name, Schema: schema}
 	if err := q.QueryRowContext(ctx, "SELECT coalesce(nullif(?, ''), database(), '')", schema).Scan(&c.Database); err != nil {
@@ -37,10 +37,14 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 			Args:    []any{c.Database},
 		})
 	}
-	c.Kind, c.Name, c.User, c.Engine = db.Relation, rows[0]["name"], rows[0]["account"], rows[0]["engine"]
+	table := rows[0]
+	c.Kind = db.Relation
+	c.Name = table["name"]
+	c.User = table["account"]
+	c.Engine = table["engine"]
 	c.Grant = text.Qualified(c.Database, c.Name)
-	var create string // as those may see it who may read all of the table
-	if strings.HasSuffix(rows[0]["kind"], "VIEW") {
+	var create string // the CREATE TABLE statement, which needs the right to read the whole table
+	if strings.HasSuffix(table["kind"], "VIEW") {
 		c.Kind = db.View
 	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.Grant).Scan(&name, &create); s.Classify(err).Class == db.Denied {
 		c.Incomplete = true
@@ -50,7 +54,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if strings.Contains(create, "PARTITION BY") {
 		c.Kind = db.Partitioned
 	}
-	arguments := newArguments(rows[0]["version"], rows[0]["collation"])
+	arguments := newArguments(table["version"], table["collation"])
 	if err := cmp.Or(describeColumns(ctx, q, create, arguments, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
 		return nil, err
 	}
@@ -59,8 +63,9 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	return c, err
 }
 
-// Guards implements db.Server. MySQL has a CHECK's table in another view than MariaDB,
-// where those of columns are in the one of CHECKs alone. Older servers have none of them.
+// Guards implements db.Server. MariaDB says in check_constraints to which table a CHECK belongs, and
+// lists the CHECKs of columns nowhere else. In MySQL table_constraints says it. Older servers have no
+// check_constraints.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
 	checks, err := db.QueryRows(ctx, q, "SELECT 'c' AS kind, constraint_name AS name, check_clause AS body FROM information_schema.check_constraints WHERE constraint_schema = ? AND table_name = ?", c.Database, c.Name)
 	if err != nil {
@@ -80,8 +85,9 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.
 	return db.Guards(slices.Concat(checks, keys, triggers)), err
 }
 
-// describeServer reads the zone of the server, or of its machine: the session's own
-// is UTC. In a cluster each server has locks of its own.
+// describeServer reads the time zone of the server, which may be that of its machine. The zone of the
+// session does not tell, because it is set to UTC. describeServer also detects a cluster, in which
+// each server has locks of its own.
 func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	const shown = "CONVERT_TZ(utc_timestamp()%s, '+00:00', @@global.time_zone) = utc_timestamp()%[1]s"
 	err := q.QueryRowContext(ctx, "SELECT IF("+fmt.Sprintf(shown, "")+" AND "+fmt.Sprintf(shown, " + INTERVAL 6 MONTH")+
@@ -96,22 +102,32 @@ func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	return err
 }
 
+// describeColumns reads the columns.
 func describeColumns(ctx context.Context, q db.Querier, create string, arguments arguments, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.Database, c.Name)
 	for _, r := range rows {
+		name := r["column_name"]
 		decl := r["column_type"]
+		isMariaJSON := strings.Contains(create, "json_valid("+text.Quote(name)+")") // a text with a CHECK
 		x := db.Column{
-			Name: r["column_name"], Decl: decl, NotNull: r["is_nullable"] == "NO", Generated: r["generation_expression"] != "",
-			Class: cmp.Or(classes[decl], classes[typeName(decl)], db.Textual), Time: calendar(decl), Accepts: takes(r["character_set_name"]),
-			JSON:       is(decl, "json") || strings.Contains(create, "json_valid("+text.Quote(r["column_name"])+")"), // MariaDB's JSON
-			LabelOrder: is(decl, "enum", "set"), PrefixIndexed: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
-			AutoUpdated: strings.Contains(strings.ToLower(r["extra"]), "on update"),
+			Name:          name,
+			Decl:          decl,
+			NotNull:       r["is_nullable"] == "NO",
+			Generated:     r["generation_expression"] != "",
+			Class:         cmp.Or(classes[decl], classes[typeName(decl)], db.Textual),
+			Time:          calendar(decl),
+			Accepts:       acceptedBy(r["character_set_name"]),
+			JSON:          is(decl, "json") || isMariaJSON,
+			LabelOrder:    is(decl, "enum", "set"),
+			PrefixIndexed: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
+			AutoUpdated:   strings.Contains(strings.ToLower(r["extra"]), "on update"),
 		}
 		x.ArgumentExpr = arguments.of(&x, r["character_set_name"], r["collation_name"])
-		if x.Min, x.Max = rangeOf(decl); x.Max < 1<<24 {
+		x.Min, x.Max = rangeOf(decl)
+		if x.Max < 1<<24 {
 			x.MaxCount = x.Max
 		}
-		length := r.Int("character_maximum_length") // 2^32-1 of LONGTEXT
+		length := r.Int("character_maximum_length") // 2^32-1 for LONGTEXT
 		if x.LabelOrder {
 			found := labelPattern().FindAllStringSubmatch(decl, -1)
 			x.Labels = lists.Map(found, func(m []string) string { return strings.ReplaceAll(m[1], "''", "'") })
@@ -119,9 +135,9 @@ func describeColumns(ctx context.Context, q db.Querier, create string, arguments
 			x.MaxLength = length
 		}
 		if is(decl, longTexts...) {
-			x.MaxBytes = length // what is said to be characters is bytes
+			x.MaxBytes = length // the server calls this length characters, but it counts bytes
 		}
-		switch { // text is not compared with numbers: every word would be 0
+		switch { // a text is never compared with the number 0: all words are equal to it
 		case x.Class == db.Bytes || is(decl, "time", "json"):
 		case x.Class == db.Textual && x.Time == nil:
 			x.ZeroCond = db.ZeroText
@@ -133,11 +149,11 @@ func describeColumns(ctx context.Context, q db.Querier, create string, arguments
 	return err
 }
 
-// longTexts are the types of text for which an index has only the beginnings.
+// longTexts are the text types of which an index contains only the beginnings.
 var longTexts = []string{"tinytext", "text", "mediumtext", "longtext"}
 
-// calendar is the form of dates as the server writes and reads them, nil for other
-// types. A TIMESTAMP is in the zone of the session, which is UTC.
+// calendar returns the form in which the server writes and reads dates of a type, nil for other types.
+// A TIMESTAMP is shown in the zone of the session, which is UTC.
 func calendar(decl string) *db.Calendar {
 	f := db.Calendar{Head: "2006-01-02 15:04:05", Type: decl}
 	switch {
@@ -145,7 +161,8 @@ func calendar(decl string) *db.Calendar {
 		f.Head = "2006-01-02"
 		return &f
 	case is(decl, "timestamp"):
-		f.Zone, f.Moment = time.UTC, true
+		f.Zone = time.UTC
+		f.Moment = true
 	case !is(decl, "datetime"):
 		return nil
 	}
@@ -156,16 +173,15 @@ func calendar(decl string) *db.Calendar {
 	return &f
 }
 
-// takes reports whether a text of the character set takes a character. The
-// server cannot be asked to replace what does not fit: to a statement that
-// writes this is an error.
-func takes(charset string) func(rune) bool {
+// acceptedBy returns whether a text of a character set may contain a character; nil: it may contain
+// all. The server cannot be asked to replace characters that do not fit: writing them is an error.
+func acceptedBy(charset string) func(rune) bool {
 	switch charset {
 	case "", "utf8mb4", "utf16", "utf16le", "utf32", "gb18030":
 		return nil
 	case "utf8", "utf8mb3", "ucs2":
 		return func(r rune) bool { return r <= 0xFFFF }
-	case "latin1": // which is Windows-1252 here
+	case "latin1": // in MySQL this is Windows-1252
 		return func(r rune) bool {
 			return r < 0x80 || r >= 0xA0 && r <= 0xFF || strings.ContainsRune("€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", r)
 		}
@@ -173,7 +189,7 @@ func takes(charset string) func(rune) bool {
 	return func(r rune) bool { return r < utf8.RuneSelf }
 }
 
-// classes are those of the types; other columns hold text.
+// classes are the classes of the types. Columns of other types hold text.
 var classes = map[string]db.Class{
 	"bit(1)": db.Boolean, "bit": db.Integer, "year": db.Integer,
 	"tinyint": db.Integer, "smallint": db.Integer, "mediumint": db.Integer, "int": db.Integer, "bigint": db.Integer,
@@ -182,16 +198,16 @@ var classes = map[string]db.Class{
 	"geometry": db.Bytes, "point": db.Bytes, "vector": db.Bytes,
 }
 
-// labelPattern matches the labels that an ENUM declares.
+// labelPattern matches a label in the declaration of an ENUM or a SET.
 var labelPattern = pattern.Lazily(`'((?:[^']|'')*)'`)
 
-// describeIndexes reads the indexes. What a unique one says of the beginnings of
-// texts holds for the whole of them. InnoDB adds the primary key to each.
+// describeIndexes reads the indexes. Texts that a unique index of their beginnings tells apart differ
+// as a whole too. InnoDB appends the primary key to each index.
 func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, `SELECT s.*, index_name AS name, column_name AS col, non_unique = 0 AS uniq, sub_part IS NULL AS sorted, collation = 'D' AS down
 		FROM information_schema.statistics s WHERE table_schema = ? AND table_name = ? ORDER BY index_name, seq_in_index`, c.Database, c.Name)
 	for _, r := range rows {
-		if r["is_visible"] == "NO" || r["ignored"] == "YES" { // MySQL's word, and MariaDB's
+		if r["is_visible"] == "NO" || r["ignored"] == "YES" { // in MySQL, and in MariaDB
 			r["hidden"] = "1"
 		}
 	}
@@ -202,14 +218,16 @@ func describeIndexes(ctx context.Context, q db.Querier, c *db.Catalog) error {
 	return err
 }
 
+// widths are the sizes of the whole numbers, in bits.
 var widths = map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
-// rangeOf returns the whole numbers that a column of the type holds, 0 and 0 if all.
+// rangeOf returns the smallest and the largest whole number that a column of the type holds, 0 and 0
+// if it holds all of int64.
 func rangeOf(decl string) (low, high int64) {
 	bits, ok := widths[typeName(decl)]
 	unsigned := strings.Contains(decl, "unsigned")
 	switch {
-	case is(decl, "year"): // which makes 2003 of 3
+	case is(decl, "year"): // the server turns 3 into 2003
 		return 1901, 2155
 	case !ok || bits == 64 && !unsigned:
 		return 0, 0
@@ -219,17 +237,17 @@ func rangeOf(decl string) (low, high int64) {
 	return -1 << (bits - 1), 1<<(bits-1) - 1
 }
 
-// typeName is the name of a declared type, without length and attributes.
+// typeName returns the name of a declared type, without length and attributes.
 func typeName(decl string) string {
 	name, _, _ := strings.Cut(decl, "(")
 	name, _, _ = strings.Cut(name, " ")
 	return strings.ToLower(name)
 }
 
-// is reports whether a declared type is one of the types.
+// is reports whether a declared type has one of the names.
 func is(decl string, types ...string) bool { return slices.Contains(types, typeName(decl)) }
 
-// account is the account that the server has found for the user and the
-// host, as GRANT names it. The user's name may have an @ in it.
+// account is an expression for the user and the host as the server has matched them and as GRANT names
+// them. The name of the user may contain an @.
 const account = "concat(quote(left(current_user(), char_length(current_user()) - char_length(substring_index(current_user(), '@', -1)) - 1)), " +
 	"'@', quote(substring_index(current_user(), '@', -1)))"

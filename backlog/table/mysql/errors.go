@@ -19,8 +19,8 @@ const (
 	otherServer = "name the server in the database URL that takes them, or let its administrator SET GLOBAL read_only = 0"
 )
 
-// faults are the errors by their numbers, and by the standard's SQLSTATE where a kind has
-// many numbers: https://mariadb.com/kb/en/mariadb-error-code-reference/ and
+// faults are the errors by their numbers, or by SQLSTATE, which stands for many numbers:
+// https://mariadb.com/kb/en/mariadb-error-code-reference/ and
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 var faults = []db.Fault{
 	{Codes: "1176", Class: db.Stale}, // KEY_DOES_NOT_EXISTS
@@ -43,22 +43,23 @@ var faults = []db.Fault{
 	{Codes: "1054 1146", What: db.TableChanged, Hint: db.CorrectMapping}, // BAD_FIELD NO_SUCH_TABLE
 	{Codes: "1665", What: "the database server cannot write to its binary log", Hint: "set its binlog_format to MIXED or ROW"},
 	{Codes: "1034 1194 1195", What: "the table is damaged", Hint: "let its owner run REPAIR TABLE"},
-	{Codes: "1043"}, // a handshake that failed
+	{Codes: "1043"}, // the handshake failed
 	{Codes: "08", Class: db.Unavailable},
 	{Codes: "1265 1364 1366 1411 1441 1526 1644 1748 3140 3156 3819 4025 22 23 45", Class: db.Refused},
 }
 
-// Error implements db.Server. The server's messages hold names, never passwords.
+// Classify implements db.Server. The server's messages contain names, but never passwords.
 func (s *server) Classify(err error) db.Fault {
 	var e *mysqldriver.MySQLError
 	switch {
 	case errors.As(err, &e):
-		said, _, _ := strings.Cut(e.Message, ";") // it may give advice that is none here
+		message, _, _ := strings.Cut(e.Message, ";") // the advice behind it does not apply here
 		code := strconv.Itoa(int(e.Number))
-		if (code == "1026" || code == "1030") && (strings.Contains(e.Message, "errno: 28") || strings.Contains(e.Message, "error 28")) {
+		isDiskFull := strings.Contains(e.Message, "errno: 28") || strings.Contains(e.Message, "error 28")
+		if (code == "1026" || code == "1030") && isDiskFull {
 			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
 		}
-		f := db.FindFault(faults, said, code, string(e.SQLState[:]), string(e.SQLState[:2]))
+		f := db.FindFault(faults, message, code, string(e.SQLState[:]), string(e.SQLState[:2]))
 		f.Guard, f.Name = guardOf(e)
 		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
@@ -67,13 +68,13 @@ func (s *server) Classify(err error) db.Fault {
 	return db.Fault{}
 }
 
-// namePattern matches the name of a constraint or of a column in a message: the last part of
-// the first name in quotes behind that word.
+// namePattern matches the name of a constraint or a column in a message. It is the last part of the
+// first quoted name after that word.
 var namePattern = pattern.Lazily("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](?:[^`']*\\.)?([^`'.]+)[`']")
 
-// judgeOf returns by what kind of rule an error refuses a row. The message of a constraint
-// of a column names the table before it.
-func guardOf(e *mysqldriver.MySQLError) (judge db.GuardKind, name string) {
+// guardOf returns the kind and the name of the rule by which the server refused a row. In the messages
+// of constraints of a column the name of the table comes first.
+func guardOf(e *mysqldriver.MySQLError) (kind db.GuardKind, name string) {
 	if found := namePattern().FindStringSubmatch(e.Message); found != nil {
 		name = found[1]
 	}
@@ -97,7 +98,7 @@ func guardOf(e *mysqldriver.MySQLError) (judge db.GuardKind, name string) {
 	return db.UnknownGuard, ""
 }
 
-// unreached says in plain words why there is no connection to that address.
+// unreached describes why there is no connection to the address.
 func unreached(ctx context.Context, addr string, err error) error {
 	var e *mysqldriver.MySQLError
 	switch {
@@ -107,7 +108,7 @@ func unreached(ctx context.Context, addr string, err error) error {
 	case errors.Is(err, mysqldriver.ErrNoTLS):
 		return db.Problemf("write tls=false in the URL, or set it up there", "the server does not speak TLS")
 	case errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync), errors.Is(err, mysqldriver.ErrOldProtocol),
-		strings.Contains(err.Error(), "unsupported protocol version"): // for which the driver has no error
+		strings.Contains(err.Error(), "unsupported protocol version"): // the driver has no error value for it
 		return db.Problemf("correct host and port, or write postgres://… for PostgreSQL", "there is no MySQL server at %s, but something else", addr)
 	case errors.Is(err, mysqldriver.ErrInvalidConn):
 		err = driver.ErrBadConn

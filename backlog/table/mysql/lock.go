@@ -10,7 +10,7 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// sessionLocks are the server's locks of a name.
+// sessionLocks are the named locks of a server (GET_LOCK).
 func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 	return &db.SessionLocks{
 		Server: &server{}, Connector: c, Pool: own,
@@ -18,13 +18,16 @@ func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
 			return err
 		},
-		Take: "GET_LOCK(?, 0)", Held: "IS_USED_LOCK(?) = CONNECTION_ID()", Drop: "RELEASE_LOCK(?)", Holder: "IS_USED_LOCK(?)",
-		Key: func(c *db.Catalog, name string) string { return LockText(c.Database, c.Name, name) },
+		Take:   "GET_LOCK(?, 0)",
+		Held:   "IS_USED_LOCK(?) = CONNECTION_ID()",
+		Drop:   "RELEASE_LOCK(?)",
+		Holder: "IS_USED_LOCK(?)",
+		Key:    func(c *db.Catalog, name string) string { return LockText(c.Database, c.Name, name) },
 	}
 }
 
-// LockText returns the lock's name, of at most 64 bytes: readable as far as there is
-// room, and no other table's.
+// LockText returns the server's name of a lock, which has at most 64 bytes. It is readable as far as
+// that allows, and its hash keeps it apart from those of other tables.
 func LockText(schema, table, name string) string {
 	sum := sha256.Sum256([]byte(schema + "\x00" + table + "\x00" + name))
 	hash := fmt.Sprintf(" %x", sum[:8])

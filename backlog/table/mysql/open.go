@@ -17,10 +17,10 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Dialect is the kind of databases.
+// Dialect is the dialect of MySQL and MariaDB.
 var Dialect db.Server = &server{}
 
-// A server is one of them.
+// A server is MySQL or MariaDB, connected or not.
 type server struct{ *db.SessionLocks }
 
 // Open implements db.Server.
@@ -38,7 +38,7 @@ func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, erro
 	return o.Connect(ctx, &server{sessionLocks(locks, nil)}, work, time.Minute) // below wait_timeout
 }
 
-// ownSettings are those of a program's own pool.
+// ownSettings are the settings that a pool of the calling program must have.
 var ownSettings = []db.RequiredSetting{
 	{Name: "time_zone", Query: "@@time_zone", Want: "+00:00", Hint: "add time_zone=%27%2B00%3A00%27 to its DSN"},
 	{Name: "sql_mode", Query: "IF(@@sql_mode LIKE '%STRICT_ALL_TABLES%' AND @@sql_mode NOT LIKE '%NO_BACKSLASH_ESCAPES%', 'STRICT_ALL_TABLES', @@sql_mode)",
@@ -47,7 +47,7 @@ var ownSettings = []db.RequiredSetting{
 	{Name: "autocommit", Query: "@@autocommit", Want: "1", Hint: "leave it out of its DSN"},
 }
 
-// connect returns what makes connections on which the statements have been run first.
+// connect returns a connector that runs the session statements on each new connection.
 func connect(rawURL string, session []string) (c connector, err error) {
 	u, params, err := text.ParseURL(rawURL)
 	if err != nil {
@@ -57,21 +57,26 @@ func connect(rawURL string, session []string) (c connector, err error) {
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
-	config.Net, config.Addr, config.TLSConfig = "tcp", u.Host, cmp.Or(params["tls"], "preferred")
+	config.Net = "tcp"
+	config.Addr = u.Host
+	config.TLSConfig = cmp.Or(params["tls"], "preferred")
 	if u.Port() == "" {
 		config.Addr += ":3306"
 	}
 	if params["socket"] != "" {
-		config.Net, config.Addr, config.TLSConfig = "unix", params["socket"], "false"
+		config.Net = "unix"
+		config.Addr = params["socket"]
+		config.TLSConfig = "false"
 	}
 	config.ClientFoundRows = true
-	config.Timeout, config.DialFunc = db.DialTimeout, db.Dial
-	config.Logger = &mysqldriver.NopLogger{} // errors are returned, too
+	config.Timeout = db.DialTimeout
+	config.DialFunc = db.Dial
+	config.Logger = &mysqldriver.NopLogger{} // the driver also returns the errors that it would log
 	if err := config.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
 		return c, err
 	}
 	inner, err := mysqldriver.NewConnector(config)
-	if err != nil { // its text has parts of the URL
+	if err != nil { // its message contains parts of the URL
 		return c, db.URLProblemf("look at its parameters", "the database URL cannot be used")
 	}
 	return connector{inner, session, config.Addr}, nil
@@ -84,8 +89,9 @@ type connector struct {
 	addr    string
 }
 
-// Connect implements driver.Connector. The driver has no limit of its own for
-// what comes after the dialling, and panics at what no server says.
+// Connect implements driver.Connector. It limits the handshake, for which the driver has no time
+// limit, and turns a panic of the driver into an error: the driver panics at some bytes that no
+// MySQL server would send.
 func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 	lctx, cancel := context.WithTimeout(ctx, db.DialTimeout)
 	defer cancel()
@@ -97,10 +103,12 @@ func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 			err = lctx.Err()
 		}
 		if err != nil {
-			conn, err = nil, unreached(ctx, c.addr, err)
+			conn = nil
+			err = unreached(ctx, c.addr, err)
 		}
 	}()
-	if conn, err = c.Connector.Connect(lctx); err != nil {
+	conn, err = c.Connector.Connect(lctx)
+	if err != nil {
 		return nil, err
 	}
 	for _, text := range c.session {
@@ -112,16 +120,19 @@ func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 	return conn, nil
 }
 
-// session returns the statements that make all sessions alike. The
-// comments hold what only MySQL (!) or MariaDB (M!) has. A transaction whose
-// program has vanished is not to keep its locks for hours.
+// session returns the statements that give all sessions the same settings. MySQL alone executes
+// comments that begin with !, MariaDB those with M!. The timeouts keep a transaction whose program
+// has vanished from holding its locks for hours.
 func session(o db.Options) []string {
-	access, seconds, mode := "READ WRITE", int(db.StatementTimeout.Seconds()), "REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
+	access := "READ WRITE"
+	seconds := int(db.StatementTimeout.Seconds())
+	mode := "REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"
 	if o.ReadOnly {
 		access = "READ ONLY"
 	}
-	if o.Create { // a table is not altered in any way while one of its defaults is a zero date
-		seconds, mode = 0, "REPLACE(REPLACE("+mode+", 'NO_ZERO_DATE', ''), 'NO_ZERO_IN_DATE', '')"
+	if o.Create { // these modes would refuse any ALTER of a table that has a zero date as a default
+		seconds = 0
+		mode = "REPLACE(REPLACE(" + mode + ", 'NO_ZERO_DATE', ''), 'NO_ZERO_IN_DATE', '')"
 	}
 	return []string{
 		fmt.Sprintf(`SET time_zone = '+00:00', sql_mode = CONCAT(%s, ',STRICT_ALL_TABLES'),
@@ -133,16 +144,16 @@ func session(o db.Options) []string {
 	}
 }
 
-// Begin implements db.Server; rows are locked as they are written.
+// Begin implements db.Server. An UPDATE locks only the rows that it writes.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	if s.Pool != nil { // whose sessions may have another level
+	if s.Pool != nil { // a pool of the calling program, whose sessions may have another isolation level
 		return conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	}
 	return conn.BeginTx(ctx, nil)
 }
 
-// MayWrite implements db.Server: it begins a transaction that may write, which a server
-// that is read-only refuses.
+// MayWrite implements db.Server. It begins a transaction that may write, which a read-only server
+// refuses.
 func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	for _, text := range []string{"START TRANSACTION READ WRITE", "ROLLBACK"} {
 		if _, err := conn.ExecContext(ctx, text); s.Classify(err).What == db.ReadOnly {
@@ -154,7 +165,7 @@ func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// Value implements db.Server: it makes text of the bytes that the driver gives for all but numbers.
+// Value implements db.Server. The driver returns []byte for everything but numbers.
 func (*server) Value(c *db.Column, v any) any {
 	switch v := v.(type) {
 	case []byte:
@@ -164,7 +175,7 @@ func (*server) Value(c *db.Column, v any) any {
 			return unsigned(new(big.Int).SetBytes(v).Uint64())
 		case c.Class == db.Bytes:
 			return v
-		case c.Class == db.Integer || c.IsDecimal(): // a whole number, perhaps
+		case c.Class == db.Integer || c.IsDecimal(): // possibly a whole number
 			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 				return n
 			}
@@ -178,8 +189,7 @@ func (*server) Value(c *db.Column, v any) any {
 	return v
 }
 
-// unsigned returns a number that may be too large for an int64, as text
-// then.
+// unsigned returns the number as an int64, or as text if it is too large for that.
 func unsigned(n uint64) any {
 	if int64(n) >= 0 {
 		return int64(n)

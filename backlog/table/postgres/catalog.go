@@ -11,11 +11,11 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Catalog implements db.Server. A schema that is not named is looked up as the
-// database does it.
+// Catalog implements db.Server. If schema is "", it finds the table as PostgreSQL does, by the
+// search_path.
 func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
-	// A table, or what else can be read like one: parent says that other tables than
-	// partitions inherit from it, rule names one by which an UPDATE does something else.
+	// parent: other tables inherit from it, and they are not partitions. rule: the name of a rule by
+	// which an UPDATE does something else.
 	rows, err := db.QueryRows(ctx, q, `SELECT c.oid::text, n.nspname::text AS schema, c.relkind::text AS kind, row_security_active(c.oid)::text AS secured,
 			(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'))::text AS readable,
 			(EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p')::text AS parent,
@@ -50,9 +50,9 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	return c, err
 }
 
-// Guards implements db.Server. Of a constraint the catalogue lists the columns, 0 for the row
-// as a whole; of a trigger there are its condition, its arguments and the text of its
-// function, which in other languages than PL/pgSQL is not read.
+// Guards implements db.Server. For a constraint the catalog lists its columns, of which 0 is the whole
+// row. For a trigger there are its condition, its arguments and the source of its function. Only
+// PL/pgSQL is understood; functions in other languages count as reading the whole row.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {
 	rows, err := db.QueryRows(ctx, q, `WITH RECURSIVE tables AS (
 			SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
@@ -67,10 +67,10 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.
 	return db.Guards(rows), err
 }
 
-// unfit returns why no record of the table may be handed out, though it is
-// there.
+// unfit returns why the table cannot be used although it exists.
 func unfit(r db.Row, name string) error {
-	table, role := text.Qualified(r["schema"], name), text.Quote(r["role"])
+	table := text.Qualified(r["schema"], name)
+	role := text.Quote(r["role"])
 	switch {
 	case !r.Is("readable"):
 		return db.Deniedf("GRANT USAGE ON SCHEMA "+text.Quote(r["schema"])+" TO "+role+"; GRANT SELECT ON "+table+" TO "+role, "table %s: the role %s may not read it", name, r["role"])
@@ -86,7 +86,7 @@ func unfit(r db.Row, name string) error {
 	return nil
 }
 
-// missing says what is there. It looks where the table was looked for.
+// missing returns the catalog of a table that does not exist. It lists the tables that do.
 func (s *server) missing(ctx context.Context, q db.Querier, schema, name string) (*db.Catalog, error) {
 	searched, err := db.QueryTexts(ctx, q, "SELECT unnest(current_schemas(false))::text")
 	c := &db.Catalog{Name: name, Schema: schema}
@@ -111,7 +111,7 @@ func (s *server) missing(ctx context.Context, q db.Querier, schema, name string)
 	})
 }
 
-// describeColumns describes columns of a domain by the type that it is over.
+// describeColumns reads the columns. A column of a domain is described by the domain's base type.
 func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, `WITH RECURSIVE base AS (
 			SELECT a.attnum, a.atttypid AS type, a.atttypmod AS typmod, a.attnotnull AS strict FROM pg_attribute a WHERE a.attrelid = $1::text::oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -129,22 +129,24 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_attribute a ON a.attrelid = $1::text::oid AND a.attnum = b.attnum
 		JOIN pg_type own ON own.oid = a.atttypid JOIN pg_namespace n ON n.oid = own.typnamespace ORDER BY a.attnum`, oid)
 	for _, r := range rows {
-		base, array := r["base"], r.Is("list")
+		base := r["base"]
+		array := r.Is("list")
 		col := db.Column{
 			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), MaxLength: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
 			JSON: base == "json" || base == "jsonb" || array, OnlyBoolean: base == "bool", Time: calendar(r["decl"]), ArgumentExpr: argument(r["own"], r["collation"], array),
 			Composite: r.Is("several"),
 		}
-		if r.Is("ascii") { // which other characters it takes is not known
+		if r.Is("ascii") { // the encoding may have more characters, but it is not known which
 			col.Accepts = func(r rune) bool { return r < utf8.RuneSelf }
 		}
-		if high := map[string]int64{"int2": math.MaxInt16, "int4": math.MaxInt32}[base]; high > 0 {
-			col.Min, col.Max = -high-1, high
+		if high := largest(base); high > 0 {
+			col.Min = -high - 1
+			col.Max = high
 		}
 		if base == "int2" {
 			col.MaxCount = math.MaxInt16
 		}
-		switch { // the types for times hold no zero dates
+		switch { // types for times do not hold zero dates
 		case col.Time != nil:
 		case col.Class == db.Textual:
 			col.ZeroCond = db.ZeroText
@@ -162,8 +164,19 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 	return err
 }
 
-// argument is an expression of the type for an argument. A type in a schema that the
-// user may not use is "": it has no name for him.
+// largest returns the largest number of a type, 0 if that is not below 2^63-1.
+func largest(base string) int64 {
+	switch base {
+	case "int2":
+		return math.MaxInt16
+	case "int4":
+		return math.MaxInt32
+	}
+	return 0
+}
+
+// argument returns an expression that gives an argument the type own. It returns "" if own is "",
+// which means that the user may not use the schema of the type, and so cannot name it.
 func argument(own, collation string, array bool) string {
 	cast := "CAST(? AS " + own + ")"
 	switch {
@@ -171,22 +184,22 @@ func argument(own, collation string, array bool) string {
 		return ""
 	case collation == "":
 		return "(" + cast + ")"
-	case array: // of a subquery ANY would take the rows
+	case array: // a subquery would not do, because ANY (subquery) compares with its rows
 		return "(" + cast + " COLLATE " + collation + ")"
 	}
-	// As the result of a subquery the collation yields to one that is written out, as a
-	// column's does.
+	// A collation that comes out of a subquery yields to an explicit one, as the collation of a
+	// column does.
 	return "(SELECT " + cast + " COLLATE " + collation + ")"
 }
 
-// classes are those of the types. Whatever else there is is written as text, in quotes.
+// classes are the classes of the types. Columns of other types are written as quoted text.
 var classes = map[string]db.Class{
 	"bool": db.Boolean, "bytea": db.Bytes,
 	"int2": db.Integer, "int4": db.Integer, "int8": db.Integer, "oid": db.Integer,
 	"float4": db.Real, "float8": db.Real, "numeric": db.Real,
 }
 
-// describeIndexes reads the primary key first. An index whose creation has failed is there, but not valid.
+// describeIndexes reads the indexes, the primary key first. An index whose creation failed is not valid.
 func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, `SELECT c.relname::text AS name, (i.indisunique AND i.indisvalid)::text AS uniq, (NOT i.indisvalid)::text AS hidden, pg_get_expr(i.indpred, i.indrelid) AS cond, a.attname::text AS col,
 			(i.indoption[k.n - 1] & 1 = 1)::text AS down, (i.indoption[k.n - 1] IN (0, 3) AND o.opcdefault AND m.amname = 'btree')::text AS sorted
@@ -199,8 +212,7 @@ func describeIndexes(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 	return err
 }
 
-// advice tells what a pooler keeps from the sessions and their role does not make
-// up for.
+// advice returns which settings a pooler has kept from the sessions, unless the role has them.
 func (s *server) advice(ctx context.Context, q db.Querier) string {
 	var role string
 	err := q.QueryRowContext(ctx, `SELECT current_user::text WHERE '0' IN (current_setting('statement_timeout'), current_setting('lock_timeout'))

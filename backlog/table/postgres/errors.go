@@ -18,26 +18,26 @@ const (
 	letGrant    = "let its owner grant this, such as by GRANT SELECT, UPDATE ON … TO the user; `backlog check --sql` prints what is needed"
 )
 
-// faults are the errors by SQLSTATE, or by its class:
+// faults are the errors by their SQLSTATE, by its first two characters, or by the words of Classify:
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 var faults = []db.Fault{
 	{Codes: "55P03", Class: db.Busy, What: db.LockedByOther, Hint: "pg_stat_activity tells by whom: look for the oldest xact_start"},
 	{Codes: "40001 40P01", Class: db.Busy, What: db.CrossesOther, Hint: "the server's log tells of whom"},
-	{Codes: "altered", Class: db.Busy}, // the driver forgets the statement
+	{Codes: "altered", Class: db.Busy}, // the driver drops the prepared statement
 	{Codes: "timeout", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
 	{Codes: "57014", Class: db.Unavailable, What: db.Cancelled},
 	{Codes: "57P01 57P05 25P03", Class: db.Unavailable, What: db.Ended},
-	{Codes: "25006", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // a standby, after another server has become the first
+	{Codes: "25006", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // a standby, possibly after a failover
 	{Codes: "53300", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
 	{Codes: "53100", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
 	{Codes: "53200", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
 	{Codes: "08P01 26000 42P05", What: "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown",
 		Hint: "add default_query_exec_mode=exec to the database URL"},
 	{Codes: "owner", Class: db.Denied, What: "the user USER has not enough rights", Hint: "let the owner run what `backlog init --print` prints"},
-	{Codes: "raised", What: "the user USER has not enough rights", Hint: letGrant}, // by a function or a policy, about a row
+	{Codes: "raised", What: "the user USER has not enough rights", Hint: letGrant}, // a function or a policy refuses the row
 	{Codes: "42501", Class: db.Denied, What: "the user USER has not enough rights", Hint: letGrant},
 	{Codes: "22P02 22003 22007 22008", Class: db.Refused, What: "a condition compares a column with what it cannot hold",
-		Hint: "give statuses and table.where values of the columns' types"}, // what is written has been tried
+		Hint: "give statuses and table.where values of the columns' types"}, // the values that are written have been tried already
 	{Codes: "42P01 42703 3F000 42804 42883", What: db.TableChanged, Hint: db.CorrectMapping},
 	{Codes: "3D000", What: "the PostgreSQL server at HOST has no database DATABASE", Hint: "name another, or create it with CREATE DATABASE"},
 	{Codes: "28", What: "the PostgreSQL server at HOST does not let us in",
@@ -47,7 +47,7 @@ var faults = []db.Fault{
 	{Codes: "09 21 22 23 27 2F 38 39 44 P0", Class: db.Refused}, // data, constraints, what triggers do
 }
 
-// Error implements db.Server.
+// Classify implements db.Server.
 func (s *server) Classify(err error) db.Fault {
 	var e *pgconn.PgError
 	switch {
@@ -68,7 +68,7 @@ func (s *server) Classify(err error) db.Fault {
 		code = "owner"
 	}
 	f := db.FindFault(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
-	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with a code of its own
+	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with an SQLSTATE of its own
 		f.Class = db.Refused
 	}
 	f.Guard, f.Name = guardOf(e)
@@ -76,9 +76,9 @@ func (s *server) Classify(err error) db.Fault {
 	return f
 }
 
-// judgeOf returns by what kind of rule an error refuses a row. What a function was doing at
-// the time tells its name, and so the trigger.
-func guardOf(e *pgconn.PgError) (judge db.GuardKind, name string) {
+// guardOf returns the kind and the name of the rule by which the server refused a row. The name of a
+// trigger is the context of the error, which names the function.
+func guardOf(e *pgconn.PgError) (kind db.GuardKind, name string) {
 	switch {
 	case e.Code == "23505", e.Code == "23P01":
 		return db.Unique, e.ConstraintName
@@ -92,21 +92,21 @@ func guardOf(e *pgconn.PgError) (judge db.GuardKind, name string) {
 		return db.NotNull, e.ColumnName
 	case e.Code == "23514" && e.DataTypeName == "" && e.ConstraintName != "":
 		return db.Check, e.ConstraintName
-	case e.Code == "23514", strings.HasPrefix(e.Code, "22"): // a domain, a partition, a value
+	case e.Code == "23514", strings.HasPrefix(e.Code, "22"): // of a domain or a partition; or a value is invalid
 		return db.Type, ""
 	}
 	return db.UnknownGuard, ""
 }
 
-// refusesParameters reports whether the other side takes no more parameters
-// than PgBouncer does.
+// refusesParameters reports whether the other side refused parameters of the session, as PgBouncer
+// does.
 func refusesParameters(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "08P01" && strings.Contains(e.Message, "startup parameter") || e.Code == "42704")
 }
 
-// unreached says why there is no connection. The driver's own words have the user
-// and the name of the database in them.
+// unreached describes why there is no connection. The driver's own message contains the user and the
+// name of the database.
 func (s *server) unreached(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

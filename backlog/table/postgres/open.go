@@ -22,28 +22,27 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Dialect is the kind of databases.
+// Dialect is the dialect of PostgreSQL.
 var Dialect db.Server = &server{config: new(pgx.ConnConfig)}
 
-// A server is the way to one.
+// A server is a PostgreSQL server. It is the connector of its connections.
 type server struct {
 	config  *pgx.ConnConfig
-	host    string // as it may be shown, with the port, or its socket
+	host    string // for messages: with the port, or the path of the socket
 	options db.Options
 
-	// plain is set once something on the way, such as PgBouncer, has refused
-	// the parameters that a session can do without. It may well give each
-	// transaction another session.
+	// plain is set when something in between, such as PgBouncer, has refused the parameters
+	// that a session can do without. Each transaction may then be in another session.
 	plain atomic.Bool
 
 	*db.SessionLocks
 }
 
-// lockTimeout is how long a lock is held at most while another is waited for.
+// lockTimeout limits how long a statement waits for a lock, while it may hold others.
 const lockTimeout = 2 * time.Second
 
-// Open implements db.Server. What the URL does not say is taken from the environment,
-// as all of PostgreSQL's programs do: PGUSER, PGPASSWORD, ~/.pgpass …
+// Open implements db.Server. As in all programs of PostgreSQL, the environment supplies what the
+// URL does not: PGUSER, PGPASSWORD, ~/.pgpass …
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", options: o}
 	if o.Existing != nil {
@@ -53,18 +52,18 @@ func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, erro
 	if err := s.parse(url); err != nil {
 		return nil, err
 	}
-	s.SessionLocks = sessionLocks(&server{config: s.config, host: s.host}, nil) // its sessions may write, whatever the others may
-	// A new connection is a new process there, which knows no statement yet.
+	s.SessionLocks = sessionLocks(&server{config: s.config, host: s.host}, nil) // without options: sessions with locks may write
+	// Each new connection costs a process on the server, which has no statement prepared.
 	return o.Connect(ctx, s, s, 30*time.Minute)
 }
 
-// ownSettings are those of a program's own pool.
+// ownSettings are the settings that a pool of the calling program must have.
 var ownSettings = []db.RequiredSetting{
 	{Name: "TimeZone", Query: "current_setting('TimeZone')", Want: "UTC", Hint: "add timezone=UTC to its URL"},
 	{Name: "row_security", Query: "current_setting('row_security')", Want: "off", Hint: "add row_security=off to its URL"},
 }
 
-// adopt finds out which server is at the other end of a driver's connection.
+// adopt takes the server's name and address from a connection of the driver.
 func (s *server) adopt(conn any) error {
 	c, ours := conn.(*stdlib.Conn)
 	if !ours {
@@ -75,12 +74,13 @@ func (s *server) adopt(conn any) error {
 	return nil
 }
 
+// parse reads the URL.
 func (s *server) parse(url string) error {
 	if _, _, err := text.ParseURL(url); err != nil {
 		return err
 	}
 	config, err := pgx.ParseConfig(url)
-	if err != nil { // its text has parts of the URL
+	if err != nil { // its message contains parts of the URL
 		return db.URLProblemf("write "+text.URLForm, "the database URL, or a PG… variable of the environment or a file that it names, cannot be read")
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > time.Minute {
@@ -97,7 +97,8 @@ func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
 	plain := s.plain.Load()
 	conn, err := s.connector(plain).Connect(ctx)
 	if !plain && refusesParameters(err) {
-		if conn, err = s.connector(true).Connect(ctx); err == nil {
+		conn, err = s.connector(true).Connect(ctx)
+		if err == nil {
 			s.plain.Store(true)
 		}
 	}
@@ -107,18 +108,18 @@ func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (s *server) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
+// connector returns the driver's connector, for sessions with the fewest parameters if plain.
 func (s *server) connector(plain bool) driver.Connector {
 	config := *s.config
 	config.RuntimeParams = s.parameters(plain)
-	if plain { // another session does not know what was prepared
+	if plain { // the next statement may run in a session in which it was not prepared
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	return stdlib.GetConnector(config, stdlib.OptionAfterConnect(ready))
 }
 
-// parameters returns the settings of a session. Times are read and written in UTC,
-// text means what it says, and no statement is without an end; the owner of the
-// URL may set other limits.
+// parameters returns the settings of a session. Times are in UTC, a backslash in a string is a
+// backslash, and statements have time limits, unless the URL sets others.
 func (s *server) parameters(plain bool) map[string]string {
 	all := map[string]string{"application_name": "backlog"}
 	if !plain {
@@ -126,8 +127,8 @@ func (s *server) parameters(plain bool) map[string]string {
 			"statement_timeout":                   milliseconds(db.StatementTimeout),
 			"lock_timeout":                        milliseconds(lockTimeout),
 			"idle_in_transaction_session_timeout": milliseconds(db.StatementTimeout),
-			"plan_cache_mode":                     "force_custom_plan", // a plan for any arguments is made for half of the table: it may sort
-			"jit":                                 "off",               // takes longer than a page
+			"plan_cache_mode":                     "force_custom_plan", // a generic plan expects half of the table, and may sort it
+			"jit":                                 "off",               // compiling takes longer than a page
 		})
 	}
 	maps.Copy(all, s.config.RuntimeParams)
@@ -140,7 +141,7 @@ func (s *server) parameters(plain bool) map[string]string {
 	if s.options.Create {
 		all["statement_timeout"] = "0"
 	}
-	// An error instead of rows that are silently left out.
+	// Fail instead of leaving out rows silently.
 	all["row_security"] = "off"
 	if s.options.ReadOnly {
 		all["default_transaction_read_only"] = "on"
@@ -148,11 +149,15 @@ func (s *server) parameters(plain bool) map[string]string {
 	return all
 }
 
+// milliseconds returns a duration as PostgreSQL's settings have it.
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
-// ready makes sure that the session is as it was asked for, and lets it take numbers
-// and booleans where text is expected. A database without an encoding refuses to send text that is
-// no UTF-8, with all of its page; as it stands there each row can be judged by itself.
+// ready verifies that a new session has the settings that were asked for, and makes the driver
+// accept numbers and booleans for text arguments.
+//
+// A database of encoding SQL_ASCII may hold text that is not UTF-8. If the client asked for UTF-8,
+// such a text would fail the whole page. ready therefore asks for the bytes as they are stored, so
+// that each row can be judged by itself.
 func ready(ctx context.Context, conn *pgx.Conn) error {
 	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 12 {
@@ -172,7 +177,7 @@ func ready(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Begin implements db.Server. Behind a pooler the limits are the transaction's.
+// Begin implements db.Server. Behind a pooler it sets the time limits for the transaction.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil || !s.plain.Load() {
@@ -198,9 +203,8 @@ func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// zone is the zone of a session whose program asks for none, "" if its clocks show
-// UTC. It is asked in a session of its own: the others have asked for UTC, and that
-// is their default then.
+// zone returns the time zone of a session whose program does not ask for one, "" if that is UTC. It
+// needs a connection of its own: the zone that the other sessions ask for is their default too.
 func (s *server) zone(ctx context.Context) (zone string, err error) {
 	config := s.config.Copy()
 	maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
@@ -214,8 +218,8 @@ func (s *server) zone(ctx context.Context) (zone string, err error) {
 	return zone, err
 }
 
-// Value implements db.Server. A time is the text that the database itself writes,
-// which it takes as an argument, too.
+// Value implements db.Server. It returns a time as PostgreSQL writes it, which is also valid as an
+// argument.
 func (*server) Value(c *db.Column, v any) any {
 	switch v := v.(type) {
 	case []byte:
@@ -228,12 +232,12 @@ func (*server) Value(c *db.Column, v any) any {
 	case time.Time:
 		return timeText(c, v)
 	case float64:
-		switch { // which JSON cannot say
+		switch { // JSON has no numbers for these
 		case math.IsNaN(v):
 			return "NaN"
 		case math.IsInf(v, 0):
 			return strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 64), "+") + "inity"
-		case c != nil && c.Decl == "real": // as many digits as it was written with
+		case c != nil && c.Decl == "real": // only as many digits as a float32 has
 			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
 			return short
 		}
@@ -247,6 +251,7 @@ func (*server) Value(c *db.Column, v any) any {
 	return v
 }
 
+// timeText returns a time in the form of the column.
 func timeText(c *db.Column, t time.Time) string {
 	t = t.UTC()
 	layout := "2006-01-02 15:04:05.999999"
@@ -258,13 +263,14 @@ func timeText(c *db.Column, t time.Time) string {
 		}
 	}
 	if y := t.Year(); y <= 0 {
-		t, suffix = t.AddDate(1-2*y, 0, 0), suffix+" BC"
+		t = t.AddDate(1-2*y, 0, 0)
+		suffix += " BC"
 	}
 	return t.Format(layout) + suffix
 }
 
-// textPlan lets the driver bind numbers and booleans where the database expects
-// text, as it binds text where numbers are expected.
+// textPlan makes the driver accept numbers and booleans as arguments of type text, as it accepts
+// text for numbers.
 func textPlan(v any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
 	switch v.(type) {
 	case int64, float64, bool:
@@ -273,7 +279,7 @@ func textPlan(v any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
 	return nil, nil, false
 }
 
-// A textEncoding encodes a value as the text that it is written as.
+// A textEncoding encodes a value as its text.
 type textEncoding struct{ next pgtype.EncodePlan }
 
 func (e *textEncoding) SetNext(next pgtype.EncodePlan) { e.next = next }

@@ -31,7 +31,11 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 		case "trigger":
 			c.Triggers = append(c.Triggers, r["name"])
 		default:
-			c.Name, c.Kind = r["name"], map[string]db.Kind{"table": db.Relation, "view": db.View}[r["type"]]
+			c.Name = r["name"]
+			c.Kind = db.Relation
+			if r["type"] == "view" {
+				c.Kind = db.View
+			}
 			create := strings.ToUpper(r["sql"])
 			keyed = strings.Contains(create, "WITHOUT ROWID")
 			strict = strings.Contains(create[strings.LastIndex(create, ")")+1:], "STRICT")
@@ -55,8 +59,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 // checkPattern matches the beginning of a CHECK constraint, with its name if it has one.
 var checkPattern = pattern.Lazily(`(?i)(?:CONSTRAINT\s+("(?:[^"]|"")+"|[\w$]+)\s+)?CHECK\s*\(`)
 
-// Guards implements db.Server. SQLite keeps constraints and triggers as the text that
-// created them.
+// Guards implements db.Server. SQLite stores constraints and triggers as the SQL that created them.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list []db.Guard, err error) {
 	rows, err := db.QueryRows(ctx, q, "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('table', 'trigger')", c.Name)
 	if err != nil {
@@ -80,8 +83,8 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) (list 
 	return append(list, db.Guards(keys)...), err
 }
 
-// triggerBody is what a trigger does and when, without the names of the trigger, of its
-// table, and of the columns at whose change it runs.
+// triggerBody returns the condition and the statements of a trigger. It leaves out the head with the
+// names of the trigger, its table, and the columns that fire it.
 func triggerBody(create string) string {
 	at := len(create)
 	for _, word := range []string{"WHEN", "BEGIN"} {
@@ -92,7 +95,8 @@ func triggerBody(create string) string {
 	return create[at:]
 }
 
-// describeColumns asks by a PRAGMA, which takes a third of the time of its function.
+// describeColumns reads the columns. It uses a PRAGMA because the table-valued function takes three
+// times as long.
 func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, "PRAGMA table_xinfo("+text.Quote(c.Name)+")")
 	rows = slices.DeleteFunc(rows, func(r db.Row) bool { return r["hidden"] == "1" })
@@ -106,7 +110,8 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 		if decl != "" {
 			col.Class = valueOf(classes, decl)
 		}
-		if _, rest, _ := strings.Cut(decl, "("); col.Class == db.Textual {
+		if col.Class == db.Textual {
+			_, rest, _ := strings.Cut(decl, "(")
 			length, _, _ := strings.Cut(rest, ")")
 			n, _ := strconv.ParseUint(strings.TrimSpace(length), 10, 31)
 			col.MaxLength = int(n)
@@ -120,15 +125,16 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 		c.Uniques = append(c.Uniques, pk)
 	}
 	if col := c.Find(strings.Join(pk, ","), false); len(pk) == 1 && strings.EqualFold(col.Decl, "INTEGER") {
-		col.NotNull = true // the rowid
+		col.NotNull = true // it is the rowid
 		c.IndexSuffix = pk
 	}
 	return err
 }
 
-// describeIndexes is given the texts of the indexes by their names, but for those that SQLite makes.
+// describeIndexes reads the indexes. texts are the statements that created them, by name; indexes that
+// SQLite creates for constraints have none. keyed says that the table is WITHOUT ROWID.
 func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[string]string, c *db.Catalog) error {
-	if keyed && len(c.Uniques) > 0 { // it is its own primary key
+	if keyed && len(c.Uniques) > 0 { // the table is stored in the order of its primary key
 		c.IndexSuffix = c.Uniques[0]
 	}
 	list, err := db.QueryRows(ctx, q, "PRAGMA index_list("+text.Quote(c.Name)+")")
@@ -141,13 +147,15 @@ func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[st
 		if i := strings.LastIndex(create, "WHERE"); i >= 0 {
 			cond = texts[x["name"]][i+len("WHERE"):]
 		}
-		// What an index of another collation calls different can be equal to the column,
-		// and so to a condition.
+		// An index of another collation may hold as different values what the column, and so a
+		// condition, takes for equal.
 		sorted := !strings.Contains(create, "COLLATE")
 		for _, r := range columns {
 			if r.Is("key") {
 				uniq := strconv.FormatBool(sorted && x.Is("unique"))
-				all = append(all, db.Row{"name": x["name"], "cond": cond, "sorted": strconv.FormatBool(sorted), "uniq": uniq, "col": r["name"], "down": r["desc"]})
+				all = append(all, db.Row{
+					"name": x["name"], "cond": cond, "sorted": strconv.FormatBool(sorted), "uniq": uniq, "col": r["name"], "down": r["desc"],
+				})
 			}
 		}
 	}
@@ -155,36 +163,36 @@ func describeIndexes(ctx context.Context, q db.Querier, keyed bool, texts map[st
 	return err
 }
 
-// A meaning is what a declared type means that has one of the words in it.
+// A meaning is the meaning of a declared type that contains one of the words.
 type meaning[T any] struct {
 	value T
 	words []string
 }
 
-// affinities are those of columns, in the order in which SQLite looks for the words
-// (https://sqlite.org/datatype3.html, 3.1); BLOB has none.
+// affinities are the affinities of columns, in the order in which SQLite looks for the words
+// (https://sqlite.org/datatype3.html, 3.1). A BLOB has none.
 var affinities = []meaning[string]{
 	{"INTEGER", []string{"INT"}}, {"TEXT", []string{"CHAR", "CLOB", "TEXT"}}, {"", []string{"BLOB"}},
 	{"REAL", []string{"REAL", "FLOA", "DOUB"}}, {"NUMERIC", []string{""}},
 }
 
-// classes are those of the affinities, with what people mean by BOOLEAN and JSON.
+// classes follow the affinities. In addition people mean something by BOOLEAN and JSON.
 var classes = []meaning[db.Class]{
 	{db.Boolean, []string{"BOOL"}}, {db.Integer, []string{"INT"}}, {db.Textual, []string{"CHAR", "CLOB", "TEXT"}},
 	{db.Numeric, []string{"JSON"}}, {db.Any, []string{"BLOB"}}, {db.Real, []string{"REAL", "FLOA", "DOUB"}}, {db.Numeric, []string{""}},
 }
 
-// valueOf returns the first meaning of the declared type, in capitals. The last of the list is that of every type.
+// valueOf returns the first of the meanings that applies to a declared type in capitals. The last of
+// them must apply to every type.
 func valueOf[T any](list []meaning[T], decl string) T {
 	has := func(word string) bool { return strings.Contains(decl, word) }
 	i := slices.IndexFunc(list, func(m meaning[T]) bool { return slices.ContainsFunc(m.words, has) })
 	return list[i].value
 }
 
-// argument is an expression with the affinity of a column of the type for an argument,
-// whose value stays as it is stored: of a compound subquery the last SELECT says the
-// affinity. A column's collation is not to be had so: written out, it would win over those
-// of other columns.
+// argument returns an expression that gives an argument the affinity of a type, but does not convert
+// its value. In a compound subquery the last SELECT determines the affinity. The expression cannot
+// have the collation of a column: an explicit collation would win over those of other columns.
 func argument(decl string, strict bool) string {
 	affinity := valueOf(affinities, decl)
 	if affinity == "" || decl == "" || decl == "ANY" && strict {

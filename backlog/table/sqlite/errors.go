@@ -8,7 +8,7 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// faults are the errors by SQLite's result codes, extended or primary.
+// faults are the errors by SQLite's extended or primary result codes.
 var faults = []db.Fault{
 	{Codes: "778 1034 1290 1546 4618 4874", Class: db.Unavailable, NoWrites: true, What: "the disk takes no writes", // IOERR_WRITE FSYNC DIR_FSYNC TRUNCATE SHMOPEN SHMSIZE
 		Hint: "make room there; if there is room, the system's log tells what is wrong with the disk"},
@@ -20,10 +20,10 @@ var faults = []db.Fault{
 	{Codes: "11", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT
 }
 
-// primary are the bits of a result code that are the primary one.
+// primary is the mask for the primary code in a result code.
 const primary = 0xff
 
-// Error implements db.Server.
+// Classify implements db.Server.
 func (s *server) Classify(err error) db.Fault {
 	extended := codeOf(err)
 	if extended == 0 {
@@ -35,45 +35,44 @@ func (s *server) Classify(err error) db.Fault {
 	if f.Class == db.Refused {
 		f.Guard, f.Name = guardOf(err.Error())
 	}
-	if code == 26 { // which says the same
+	if code == 26 { // its message says the same
 		f.Message = ""
 	}
 	return f
 }
 
-// judges are what the messages of constraints begin with, behind what a driver adds.
+// guardMessages are the beginnings of messages about constraints, without what a driver puts before them.
 var guardMessages = []struct {
-	text  string
-	judge db.GuardKind
+	text string
+	kind db.GuardKind
 }{
 	{"UNIQUE constraint failed", db.Unique}, {"PRIMARY KEY constraint failed", db.Unique}, {"FOREIGN KEY constraint failed", db.ForeignKey},
 	{"CHECK constraint failed", db.Check}, {"NOT NULL constraint failed", db.NotNull},
 	{"cannot store ", db.Type}, {"datatype mismatch", db.Type}, {"string or blob too big", db.Type},
 }
 
-// judgeOf returns by what kind of rule a message refuses a row. A CHECK has no name but its
-// expression where it was given none. All other texts are those of triggers that raise.
-func guardOf(said string) (judge db.GuardKind, name string) {
+// guardOf returns the kind and the name of the rule by which SQLite refused a row. A CHECK without a
+// name is named by its expression. A message that is not known is one that a trigger raises.
+func guardOf(message string) (kind db.GuardKind, name string) {
 	if codeInText {
-		said = codePattern().ReplaceAllString(said, "")
+		message = codePattern().ReplaceAllString(message, "")
 	}
 	for _, x := range guardMessages {
-		if _, behind, found := strings.Cut(said, x.text); found {
+		if _, behind, found := strings.Cut(message, x.text); found {
 			name = strings.TrimPrefix(behind, ": ")
-			if x.judge == db.Type || x.judge == db.NotNull { // … in INTEGER column jobs.touched
-				name = said[strings.LastIndexByte(said, '.')+1:]
+			if x.kind == db.Type || x.kind == db.NotNull { // … in INTEGER column jobs.touched
+				name = message[strings.LastIndexByte(message, '.')+1:]
 			}
-			return x.judge, name
+			return x.kind, name
 		}
 	}
-	return db.Trigger, strings.TrimPrefix(said, "constraint failed: ")
+	return db.Trigger, strings.TrimPrefix(message, "constraint failed: ")
 }
 
-// codePattern matches the code that a driver adds to a message.
+// codePattern matches the code that a driver appends to a message.
 var codePattern = pattern.Lazily(` \(\d+\)$`)
 
-// denied is the *db.Problem of a file that this user may not read or write, nil for
-// other errors.
+// denied returns a *db.Problem if the user may not read or write the file, and nil for other errors.
 func (s *server) denied(err error, hint, what string) error {
 	switch codeOf(err) & primary {
 	case 3, 8, 14: // PERM READONLY CANTOPEN

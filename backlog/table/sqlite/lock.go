@@ -20,9 +20,8 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Lock implements db.Server: it locks a file beside the database. The operating
-// system lets go of it when the process ends, however it ends; the file itself
-// stays.
+// Lock implements db.Server. It locks a file next to the database. The operating system releases the
+// lock when the process ends for any reason; the file stays.
 func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
 	if s.path == inMemory {
 		m := memoryLock{s.existing, strings.ToLower(c.Name), l.String()}
@@ -36,7 +35,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 		return nil, err
 	}
 	if _, err := os.Stat(path); s.readOnly && errors.Is(err, fs.ErrNotExist) {
-		return memoryLock{}, nil // nobody has ever had it
+		return memoryLock{}, nil // without the file there is no lock on it
 	}
 	file := fileLock{flock.New(path, flock.SetPermissions(0o644))}
 	ok, err := file.TryLock()
@@ -50,18 +49,18 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 			return nil, rival
 		}
 		return nil, backlog.ErrLockedHere
-	case file.Check(ctx) != nil: // another process replaces it just now
+	case file.Check(ctx) != nil: // another process is just replacing the file
 		file.Flock.Unlock()
 		return nil, backlog.ErrLockedHere
 	}
 	if !s.readOnly {
-		_ = file.Mark(ctx, l.Work) // without marks it is a lock all the same
+		_ = file.Mark(ctx, l.Work) // a lock without marks is a lock too
 	}
 	return file, nil
 }
 
-// lockPath returns the lock's file: the same by whatever name the database is opened. A
-// comma is in no escaped name of a table.
+// lockPath returns the path of the lock file, which is the same for every path of the database. A comma
+// separates the table from the work, because escaped names contain no comma.
 func (s *server) lockPath(c *db.Catalog, l db.LockName) (string, error) {
 	path, err := filepath.Abs(s.path)
 	if err != nil {
@@ -89,12 +88,12 @@ func (s *server) Rival(ctx context.Context, _ db.Querier, c *db.Catalog, l db.Lo
 	return db.ConfirmRival(ctx, func() (*backlog.Rival, error) { return lookAt(path, l.Work) })
 }
 
-// lookAt compares the work with the marks of the file, if it is locked.
+// lookAt compares the work with the marks in the lock file, if that is locked.
 func lookAt(path string, w backlog.Work) (*backlog.Rival, error) {
-	text, _ := os.ReadFile(path) // of none there are no marks
+	text, _ := os.ReadFile(path) // a file that cannot be read has no marks
 	var marks []backlog.Mark
 	if json.Unmarshal(text, &marks) != nil || len(marks) == 0 {
-		return nil, nil // an older version holds it, or one that leaves none
+		return nil, nil // the holder leaves no marks, such as an older version
 	}
 	file := flock.New(path)
 	defer file.Close()
@@ -104,14 +103,15 @@ func lookAt(path string, w backlog.Work) (*backlog.Rival, error) {
 	return w.Rival(func(m backlog.Mark) bool { return slices.Contains(marks, m) }), nil
 }
 
+// A fileLock is a lock on a file.
 type fileLock struct{ *flock.Flock }
 
 var _ backlog.Marker = fileLock{}
 
-// Mark implements backlog.Marker: the marks are what the file has in it.
+// Mark implements backlog.Marker. It writes the marks into the lock file.
 func (l fileLock) Mark(ctx context.Context, w backlog.Work) error {
 	if err := l.Check(ctx); err != nil {
-		return err // the file is another's
+		return err // the file is another process's
 	}
 	var text []byte
 	if len(w.Marks) > 0 {
@@ -128,17 +128,18 @@ func (l fileLock) Mark(ctx context.Context, w backlog.Work) error {
 // Unlock implements backlog.Lock.
 func (l fileLock) Unlock() error {
 	if info, err := l.Stat(); err == nil && info.Size() > 0 {
-		_ = l.Mark(context.Background(), backlog.Work{}) // who comes next may leave none
+		_ = l.Mark(context.Background(), backlog.Work{}) // the next holder may be a version without marks
 	}
 	return l.Flock.Unlock()
 }
 
-// Check finds out whether the file has been removed or replaced: another
-// process would then lock the new one.
+// Check verifies that the lock file was not removed or replaced. If it was, another process could lock
+// the new one.
 func (l fileLock) Check(context.Context) error {
 	held, err := l.Stat()
 	now, missing := os.Stat(l.Path())
-	if err = cmp.Or(err, missing); err != nil {
+	err = cmp.Or(err, missing)
+	if err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}
 	if !os.SameFile(held, now) {
@@ -147,13 +148,13 @@ func (l fileLock) Check(context.Context) error {
 	return nil
 }
 
-// A memoryLock locks a table in a database that only one pool can reach.
+// A memoryLock locks a table of a database in memory, which only one pool can reach.
 type memoryLock struct{ pool, table, name any }
 
-// memoryLocks are the ones that are held.
+// memoryLocks has the memory locks that are held.
 var memoryLocks sync.Map
 
-// Check returns nil: nobody can take it away.
+// Check returns nil, since only Unlock ends the lock.
 func (memoryLock) Check(context.Context) error { return nil }
 
 func (l memoryLock) Unlock() error {

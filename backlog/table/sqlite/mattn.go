@@ -8,23 +8,22 @@ import (
 	driver "github.com/mattn/go-sqlite3"
 )
 
-// The cgo driver, with the build tag cgo_sqlite.
+// The driver in C, with the build tag cgo_sqlite.
 const (
 	driverName = "sqlite3"
-	// Driver is the name of the module that speaks to SQLite.
+	// Driver is the Go module of the driver.
 	Driver = "github.com/mattn/go-sqlite3"
-	// codeInText says that messages end in the code.
+	// codeInText says whether messages end in the code.
 	codeInText = false
-	// Every transaction is for writing: one that begins by reading could
-	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
-	// SQLite need not lock each call: database/sql lets one goroutine at a
-	// time use a connection, and every statement is closed by hand.
+	// Transactions begin as writers. One that begins by reading could fail to become a writer
+	// (SQLITE_BUSY_SNAPSHOT), regardless of the timeout. SQLite's mutexes are off: database/sql lets
+	// only one goroutine at a time use a connection, and every statement is closed explicitly.
 	driverParams = "_txlock=immediate&_mutex=no&_busy_timeout=%d&_synchronous=%s"
-	// The driver cannot tell SQLite that a name in double quotes is no text.
+	// The driver has no parameter that makes SQLite refuse a text in double quotes.
 	readParams = ""
 )
 
-// codeOf returns the extended result code, 0 if the error is not of SQLite:
+// codeOf returns the extended result code of an error, 0 if the error is not SQLite's:
 // https://sqlite.org/rescode.html
 func codeOf(err error) int {
 	if e := (driver.Error{}); errors.As(err, &e) {

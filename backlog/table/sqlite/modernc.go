@@ -8,23 +8,23 @@ import (
 	driver "modernc.org/sqlite"
 )
 
-// The pure Go driver, the default.
+// The driver in pure Go, which is the default.
 const (
 	driverName = "sqlite"
-	// Driver is the name of the module that speaks to SQLite.
+	// Driver is the Go module of the driver.
 	Driver = "modernc.org/sqlite"
-	// codeInText says that messages end in the code.
+	// codeInText says whether messages end in the code.
 	codeInText = true
-	// Every transaction is for writing: one that begins by reading could
-	// not become one later (SQLITE_BUSY_SNAPSHOT, whatever the timeout).
+	// Transactions begin as writers. One that begins by reading could fail to become a writer
+	// (SQLITE_BUSY_SNAPSHOT), regardless of the timeout.
 	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
-	// A name in double quotes that is no column's is an error of what reads, where SQLite would
-	// take it for a text: a column that is gone would have its own name as its value. What
-	// writes does without, since it runs the triggers of others, and these may have such texts.
+	// Reading connections treat a name in double quotes that is not a column's as an error. By default
+	// SQLite takes it for a text, so a dropped column would have its own name as its value. Writing
+	// connections keep the default, because they run triggers, which may have such texts.
 	readParams = "&_dqs=0"
 )
 
-// codeOf returns the extended result code, 0 if the error is not of SQLite:
+// codeOf returns the extended result code of an error, 0 if the error is not SQLite's:
 // https://sqlite.org/rescode.html
 func codeOf(err error) int {
 	if e := (*driver.Error)(nil); errors.As(err, &e) {

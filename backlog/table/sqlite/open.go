@@ -19,24 +19,23 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Dialect is the kind of databases.
+// Dialect is the dialect of SQLite.
 var Dialect db.Server = &server{}
 
-// A server is a database file.
+// A server is an SQLite database, which is a file or in memory.
 type server struct {
 	path     string
-	busy     time.Duration // how long another program's lock is waited for
-	readOnly bool          // nothing is changed: a lock file is not made
-	existing *sql.DB       // the program's, whose transactions may begin otherwise; nil: ours
+	busy     time.Duration // how long to wait for a lock of another program
+	readOnly bool          // nothing may be changed, so no lock file is created
+	existing *sql.DB       // a pool of the calling program, whose transactions may begin differently; nil: there is none
 }
 
-// inMemory is the path of a database that is no file.
+// inMemory is the path of a database in memory.
 const inMemory = ":memory:"
 
-// Open implements db.Server. SQLite itself waits for a lock only a moment before it
-// is asked anew: in longer waits it tries only ten times a second, which can be for
-// ever beside a program that writes all the time, and does not hear that a context
-// is done.
+// Open implements db.Server. Connections wait for a lock only for a moment, and package db asks
+// again. SQLite's own waiting has two faults: it asks only ten times a second, so that it may never
+// get a lock from a program that writes all the time, and it does not notice that a context is done.
 func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, error) {
 	if o.Existing != nil {
 		return adopt(ctx, o)
@@ -70,9 +69,10 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	}
 	pool := out.Read
 	if o.Create {
-		pool = out.Write // it makes the file
+		pool = out.Write // it creates the file
 	}
-	if err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(new(int64)); err != nil {
+	err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(new(int64))
+	if err != nil {
 		out.Close()
 		denied := s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened")
 		return nil, out.Wrap(ctx, cmp.Or(denied, err))
@@ -96,8 +96,8 @@ func (s *server) open(mode, settings string, n int) (*sql.DB, error) {
 	return pool, err
 }
 
-// adopt uses the program's own pool. Errors are told by their codes, which a driver of
-// another kind does not give.
+// adopt uses a pool of the calling program. Its driver must be the one of this build, because errors
+// are classified by that driver's codes.
 func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
 	s := &server{busy: o.Patience, existing: o.Existing}
 	if err := o.Existing.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
@@ -109,16 +109,16 @@ func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
 			"the pool's driver is %T", o.Existing.Driver())
 	}
 	if _, err := os.Stat(s.path); err != nil {
-		if s.path = inMemory; o.Existing.Stats().MaxOpenConnections != 1 {
+		s.path = inMemory
+		if o.Existing.Stats().MaxOpenConnections != 1 {
 			return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
 		}
 	}
 	return &db.DB{Server: s, Read: o.Existing, Write: o.Existing}, nil
 }
 
-// readable says what is wrong with a path before SQLite says it less well. It must
-// not open the file: closing it again would end the locks that all connections of
-// this process have on it.
+// readable returns a clear error for a path that cannot be opened. It must not open the file itself:
+// closing the file would release the locks that other connections of this process have on it.
 func readable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -138,8 +138,7 @@ func readable(path string) error {
 	return nil
 }
 
-// parse returns the file that the URL names and how carefully it is to be written
-// to, "full" or "normal".
+// parse returns the path of a URL and how its file is synchronized, "full" or "normal".
 func parse(rawURL string) (path, synchronous string, err error) {
 	const hint = "write sqlite:PATH, such as sqlite:backlog.db"
 	u, params, err := text.ParseURL(rawURL)
@@ -156,9 +155,9 @@ func parse(rawURL string) (path, synchronous string, err error) {
 	return u.Path, cmp.Or(params["synchronous"], "full"), nil
 }
 
-// Begin implements db.Server. It asks for the lock to write for a moment only: DB asks
-// anew. What follows may then wait for long: at its end it lets no new reader in and
-// waits for the others.
+// Begin implements db.Server. It waits for the write lock only for a moment, because package db asks
+// again. The statements of the transaction may wait longer: before it commits, SQLite admits no new
+// readers and waits for the present ones.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), d time.Duration) error {
 		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
@@ -168,9 +167,9 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 		return nil, err
 	}
 	tx, err := conn.BeginTx(ctx, nil)
-	if err == nil && s.existing != nil { // whatever its _txlock says
+	if err == nil && s.existing != nil { // the pool may begin transactions in another mode
 		if _, err = tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE"); err != nil {
-			tx.Rollback() // an error, since none is left to undo
+			tx.Rollback() // fails if there is no transaction any more, which does no harm
 		}
 	}
 	if err != nil {
@@ -183,22 +182,22 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// MayWrite implements db.Server: it writes what is there already and undoes it. That
-// takes the lock and begins a journal, for which the folder must be writable too.
+// MayWrite implements db.Server. It writes a value that is there already, and rolls back. This takes
+// the write lock and creates a journal, for which the folder must be writable too.
 func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	tx, err := s.Begin(ctx, conn)
 	if err == nil {
 		defer tx.Rollback()
 		var version int64
-		if err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err == nil {
+		err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+		if err == nil {
 			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
 		}
 	}
 	return cmp.Or(s.denied(err, "give this user the right to write the file, and to create others in its folder", "the database %s cannot be written to"), err)
 }
 
-// Value implements db.Server. One driver says that a BLOB is empty in the way in
-// which the other says NULL.
+// Value implements db.Server. One driver returns an empty BLOB as a nil slice, which must not be taken for NULL.
 func (*server) Value(_ *db.Column, v any) any {
 	if b, ok := v.([]byte); ok && b == nil {
 		return []byte{}

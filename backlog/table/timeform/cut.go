@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// A Cut splits the values of a column at a time. Those from then on are at or above
-// Low. Where Gap is not nil, texts divide date and time of day by a space or by a T,
-// which come one after the other within a day: then the values from Gap on that are below
-// High are earlier, too. So a comparison with Low, or with High, is served by an index.
+// A Cut splits the values of a column at a time. Values for that time or later are at or above
+// Low. If Gap is not nil there is an exception: texts have a space or a T between date and time of
+// day, and within one day all those with a space come before those with a T. Then values from
+// Gap on but below High are also earlier than the time. An index serves comparisons with Low and
+// with High.
 type Cut struct{ Low, Gap, High any }
 
-// Split returns the cut at t, as exact as one comparison can be at the precision that the
-// column shows.
+// Split returns the cut at t, as exact as the precision of the column allows.
 func (f Form) Split(t time.Time) Cut {
 	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(ceil(leastWall(t, c.Zone), c.precision()))
@@ -22,9 +22,9 @@ func (f Form) Split(t time.Time) Cut {
 	return Cut{Low: f.Exact(t)}
 }
 
-// Since returns a cut for values for t or later. Values for less than a second before t may
-// be among them, or for longer where a zone's clock was set back: the cut spares reading
-// the others, Parse decides.
+// Since returns a cut below all values for t or later. A value for less than a second before t may
+// be above it too, and for longer where the clock of a zone was set back. The cut only reduces how
+// many rows are read: Parse decides.
 func (f Form) Since(t time.Time) Cut {
 	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(leastWall(t, c.Zone).Truncate(time.Second))
@@ -32,9 +32,10 @@ func (f Form) Since(t time.Time) Cut {
 	return Cut{Low: f.Lower(t)}
 }
 
-// Until returns a cut above every value for t or earlier. Values for up to two seconds
-// after t may be below it, too, or for as long as the form's step. In a column of seconds, a text without these
-// whose zone is a Z may be above it for a minute: the letter comes behind any second.
+// Until returns a cut above all values for t or earlier. A value may be below it too if it is for up
+// to two seconds after t, or up to one step of the form. There is one exception: in a column with
+// seconds, a text without seconds but with the zone Z may be above the cut for a minute, because
+// the letter comes after all digits.
 func (f Form) Until(t time.Time) Cut {
 	if c, _ := f.codec.(Calendar); c.anyDivider {
 		return c.cut(leastWall(t.Truncate(c.step()).Add(c.step()), c.Zone))
@@ -42,8 +43,8 @@ func (f Form) Until(t time.Time) Cut {
 	return Cut{Low: f.Beyond(t)}
 }
 
-// cut returns the cut at what the clock reads. What is zero at its end is left out: so a
-// text without seconds is at or above it, too.
+// cut returns the cut at what the clock shows. It leaves out zeros at the end, so that a text
+// without seconds is at or above the cut too.
 func (c Calendar) cut(wall time.Time) Cut {
 	const day = "2006-01-02"
 	var clock string
@@ -60,12 +61,13 @@ func (c Calendar) cut(wall time.Time) Cut {
 	return Cut{Low: c.value(wall, day+" "+clock, ""), Gap: c.value(wall, day+"T", ""), High: c.value(wall, day+"T"+clock, "")}
 }
 
-// A Range is of values at or above From and below To. A nil one has no end there.
+// A Range has the values at or above From and below To. nil means that there is no limit.
 type Range struct{ From, To any }
 
-// Below returns ranges in which no value stands for t or later in the form: what is there
-// is in another one, no date, or before 1990. Not all such values are there, but those of
-// which the date is after t in one of the forms that [Detect] knows, or which is no date.
+// RangesBefore returns ranges of values below the bound for t that cannot be times before t in this
+// form. They are in another form, are not dates, or are before 1990. The ranges do not contain all
+// such values. They contain those that are after t in another form that [Detect] knows, and those
+// that are not dates.
 func (f Form) RangesBefore(t time.Time) []Range {
 	list := []Range{{nil, f.Lower(First)}}
 	c, _ := f.codec.(Calendar)
@@ -76,8 +78,8 @@ func (f Form) RangesBefore(t time.Time) []Range {
 	return append(list, Range{"20", "200"}, Range{year, below}) // 20.02.2026
 }
 
-// Above returns ranges likewise in which no value stands for t or earlier, nor for a time
-// before 2101.
+// RangesAfter returns ranges of values above the bound for t that cannot be times after t in this
+// form, like [Form.RangesBefore]. Nor can they be times before 2101.
 func (f Form) RangesAfter(t time.Time) []Range {
 	switch c := f.codec.(type) {
 	case unix:
@@ -100,12 +102,12 @@ func (f Form) RangesAfter(t time.Time) []Range {
 	return nil
 }
 
-// A Misfit is a way in which texts are not of a form: they match all of Like and none
-// of Unlike, as patterns in SQL.
+// A Misfit is a way in which a text does not have a form: it matches all patterns of Like and none
+// of Unlike. They are patterns of SQL's LIKE.
 type Misfit struct{ Like, Unlike []string }
 
-// Misfits returns the ways that patterns can tell; there are none for columns that hold
-// no texts.
+// Misfits returns the ways that patterns can detect. There are none for columns that do not hold
+// texts.
 func (f Form) Misfits() []Misfit {
 	c, _ := f.codec.(Calendar)
 	if c.class != Text || c.Type != "" {
@@ -129,7 +131,7 @@ func (f Form) Misfits() []Misfit {
 	return list
 }
 
-// zonePatterns returns the patterns of texts behind a head that name the zone of the form.
+// zonePatterns returns patterns of texts that begin with the pattern head and have the zone of the form.
 func (c Calendar) zonePatterns(head string) (list []string) {
 	if c.Suffix == "" && !c.zoneOptional {
 		return nil
@@ -146,7 +148,7 @@ func (c Calendar) zonePatterns(head string) (list []string) {
 	return list
 }
 
-// anyText is the pattern of texts in the layout, whatever their digits are.
+// anyText returns the pattern of all texts in the layout.
 func anyText(layout string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
@@ -156,8 +158,9 @@ func anyText(layout string) string {
 	}, layout)
 }
 
-// aroundYear returns the year of t as text, and bounds of the texts that begin with it and have before, and
-// behind, what the form has between year and month.
+// aroundYear returns the year of t as text, and bounds of the texts that begin with this year. Those
+// above the first bound have a character after the year that comes after the one of the form; those
+// below the second have one that comes before it.
 func (c Calendar) aroundYear(t time.Time) (year, above, below string) {
 	year = t.In(c.Zone).Format("2006")
 	next := c.Head[len("2006")]

@@ -14,20 +14,22 @@ import (
 	"backlog/backlog/pattern"
 )
 
-// Numbers are taken for times of the years 1990 to 2100, in which seconds,
-// milliseconds, microseconds, Julian days and 14 digits cannot be confused.
+// A number is taken for a time of the years 1990 to 2100. In this range seconds, milliseconds,
+// microseconds, Julian days and 14 digits cannot be confused.
 const (
 	firstUnix = 631152000  // 1990, as a Unix time
 	endUnix   = 4133980800 // 2101
 	compact   = "20060102150405"
 )
 
-// First and End are the first and the first too late of the dates that a column
-// is believed.
-var First, End = time.Unix(firstUnix, 0).UTC(), time.Unix(endUnix, 0).UTC()
+// A time that was detected is plausible from First on and before End.
+var (
+	First = time.Unix(firstUnix, 0).UTC()
+	End   = time.Unix(endUnix, 0).UTC()
+)
 
-// heads are the heads that are detected, see [Calendar]. A longer one comes
-// before one with the same beginning.
+// heads are the heads that can be detected, see [Calendar]. A longer head comes before one that
+// it begins with.
 var heads = []string{
 	"2006-01-02 15:04:05",
 	"2006-01-02T15:04:05",
@@ -37,43 +39,44 @@ var heads = []string{
 	compact,
 }
 
-// steps are the units of the elements that a head may end in.
+// steps are the units of the last element of a head.
 var steps = map[string]time.Duration{
 	"02": 24 * time.Hour, "15": time.Hour, "04": time.Minute, "05": time.Second,
 }
 
+// units are the forms that count since 1970.
 var units = []unix{
 	{name: "unix_s", unit: time.Second, class: Integer},
 	{name: "unix_ms", unit: time.Millisecond, class: Integer},
 	{name: "unix_us", unit: time.Microsecond, class: Integer},
 }
 
-// A shape is what all values of a column must have in common. Values in no
-// known form have the zero shape.
+// A shape is what the values of a column must have in common. The zero shape is that of values in
+// an unknown form.
 type shape struct {
-	form   string // as `as:` has it, the head of a Calendar, or [dated]
+	form   string // the name of `as:`, the head of a Calendar, or [dated]
 	text   bool
-	zoned  bool // it is known how far from UTC its clock is
-	offset int  // then: in seconds
+	zoned  bool // its offset from UTC is known
+	offset int  // from UTC, in seconds; if zoned
 }
 
-// dated is the form of texts that begin with a date and a time of day, whatever divides
-// the two and whether there are seconds.
+// dated is the form of texts with a date and a time of day, with or without seconds, and with
+// whichever divider.
 const dated = "2006-01-02 and a time of day"
 
-// A sample is a value, or several of one shape, and what is seen of them.
+// A sample is one value, or several of the same shape, with what was observed about them.
 type sample struct {
 	shape  shape
 	count  int
-	raw    any            // the first
+	raw    any            // the first value
 	real   bool           // some are float64
-	part   bool           // some are not whole
+	part   bool           // some have a fraction
 	widths uint           // bit n: some have a fraction of n digits
-	heads  map[string]int // of texts: how many have the head
-	zones  map[string]int // likewise the zone; "" is none
+	heads  map[string]int // how many texts have the head
+	zones  map[string]int // how many texts end in the zone; "": in no zone
 }
 
-// add counts another sample of the shape.
+// add merges another sample of the same shape into s.
 func (s *sample) add(o sample) {
 	s.count++
 	s.real = s.real || o.real
@@ -87,7 +90,7 @@ func (s *sample) add(o sample) {
 	}
 }
 
-// most returns the key that is counted most often, of several the first by name.
+// mostCounted returns the key with the highest count, and of several the first in alphabetical order.
 func mostCounted(counts map[string]int) (name string) {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if counts[key] > counts[name] {
@@ -97,13 +100,13 @@ func mostCounted(counts map[string]int) (name string) {
 	return name
 }
 
-// Detect returns the form that three quarters of the raw values from a column have, or
-// more. NULLs and zero dates are ignored; ok is false if there is nothing else. The zone,
-// UTC if nil, is for forms without one of their own. Where no form has three quarters, the
-// error shows one value of each kind.
+// Detect returns the form that at least three quarters of the raw values of a column have. It
+// ignores NULLs and zero dates; ok is false if there are no other values. Forms without a zone of
+// their own are in the given zone; nil: UTC. If no form has three quarters, the error shows one
+// value of each form.
 //
-// Texts that differ in what divides date and time of day, in the fraction, or in how they
-// say that they are in the same zone, are of one form.
+// Texts are of one form if they differ only in the divider of date and time of day, in the
+// fraction, or in the notation of the same zone.
 func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 	zone = cmp.Or(zone, time.UTC)
 	kinds, total := kindsOf(samples, zone)
@@ -122,8 +125,8 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 	return first.asForm(zone), true, nil
 }
 
-// Most returns the form that most of the raw values have, however few these are; ok is false
-// if none has a known one.
+// MostCommon returns the form that most of the raw values have, even if they are few. ok is false
+// if no value has a known form. The zone is that of [Detect].
 func MostCommon(samples []any, zone *time.Location) (f Form, ok bool) {
 	zone = cmp.Or(zone, time.UTC)
 	kinds, _ := kindsOf(samples, zone)
@@ -134,12 +137,12 @@ func MostCommon(samples []any, zone *time.Location) (f Form, ok bool) {
 	return kinds[0].asForm(zone), true
 }
 
-// IsMost reports whether n of all are enough for a column to have their form: three
-// quarters.
+// IsEnough reports whether n of all values, three quarters, are enough for a column to have their
+// form.
 func IsEnough(n, all int) bool { return n*4 >= all*3 }
 
-// kindsOf returns the samples by their shapes, those of the most frequent first, and how
-// many there are in all.
+// kindsOf groups the samples by their shapes, the most frequent first. total is how many samples
+// are neither NULL nor zero dates.
 func kindsOf(samples []any, zone *time.Location) (kinds []sample, total int) {
 	at := make(map[shape]int)
 	for _, raw := range samples {
@@ -165,7 +168,9 @@ func sampleOf(raw any, zone *time.Location) sample {
 	case int64:
 		s.shape.form = numberForm(float64(v))
 	case float64:
-		s.shape.form, s.real, s.part = numberForm(v), true, v != math.Trunc(v)
+		s.shape.form = numberForm(v)
+		s.real = true
+		s.part = v != math.Trunc(v)
 	case []byte:
 		return sampleOf(string(v), zone)
 	case string:
@@ -174,7 +179,7 @@ func sampleOf(raw any, zone *time.Location) sample {
 	return s
 }
 
-// numberForm returns the form of a number, "" if none is known.
+// numberForm returns the name of the form of a number, "" if it is in no known form.
 func numberForm(v float64) string {
 	for _, u := range units {
 		if per := float64(time.Second / u.unit); v >= firstUnix*per && v < endUnix*per {
@@ -193,8 +198,8 @@ func numberForm(v float64) string {
 	return ""
 }
 
-// look sets what a text shows. One without a zone is in the column's, which is a fixed
-// distance from UTC or not.
+// describe sets what can be observed about a text. A text without a zone is in the zone of the
+// column; its offset is known if that zone always has the same one.
 func (s *sample) describe(v string, zone *time.Location) {
 	for _, head := range heads {
 		wall, rest, ok := cutHead(v, head)
@@ -224,8 +229,8 @@ func (s *sample) describe(v string, zone *time.Location) {
 	}
 }
 
-// fixed returns how far east of UTC the clock of the zone is, in seconds, and whether that
-// has been the same since 1990.
+// fixed returns the offset of the zone from UTC, in seconds, and whether it has been the same since
+// 1990.
 func fixed(zone *time.Location) (offset int, ok bool) {
 	t := First.In(zone)
 	_, offset = t.Zone()
@@ -233,7 +238,7 @@ func fixed(zone *time.Location) (offset int, ok bool) {
 	return offset, end.IsZero()
 }
 
-// headOf returns the head that a text of a loose form must have, one of the first four.
+// headOf returns the head that fits a text with any divider, one of the first four.
 func headOf(text string) string {
 	const day, minute = len("2006-01-02"), len("2006-01-02 15:04")
 	i := 2
@@ -246,7 +251,7 @@ func headOf(text string) string {
 	return heads[i]
 }
 
-// asForm returns the form of samples of a known shape.
+// asForm returns the form of samples whose shape is known.
 func (s sample) asForm(zone *time.Location) Form {
 	class := Integer
 	switch {
@@ -256,7 +261,8 @@ func (s sample) asForm(zone *time.Location) Form {
 		class = Real
 	}
 	if c, ok := named[s.shape.form].(unix); ok {
-		c.class, c.fraction = class, s.part
+		c.class = class
+		c.fraction = s.part
 		return Form{c}
 	} else if c := named[s.shape.form]; c != nil {
 		return Form{c}
@@ -278,22 +284,22 @@ func (s sample) asForm(zone *time.Location) Form {
 	return Form{c}
 }
 
-// named are the forms whose name is the whole `as:`.
+// named are the forms that `as:` names by one word.
 var named = map[string]codec{"julian": julian{}, "unix_s": units[0], "unix_ms": units[1], "unix_us": units[2]}
 
 // Seconds is the form of whole seconds since 1970.
 var Seconds = Form{units[0]}
 
-// Standard is the form of SQL's CURRENT_TIMESTAMP, in the zone.
+// Standard is the form of SQL's CURRENT_TIMESTAMP as text, in the zone.
 func Standard(zone *time.Location) Form {
 	return Form{Calendar{Head: heads[0], Zone: zone, class: Text}}
 }
 
-// Parse reads the setting `as:`, one of unix_s, unix_ms, unix_us, julian and
-// text:<layout>; a native column's type tells its form. The layout is Go's; it is refused if its texts do not sort
-// by time. The zone, UTC if nil, is for forms without one of their own. A layout
-// with an offset is for texts that all have the zone's or, if that changes,
-// UTC's.
+// Parse parses the setting `as:`, which is unix_s, unix_ms, unix_us, julian or text:<layout>. Parse
+// does not accept native, because then the type of the column determines the form. The layout is
+// one of package time; Parse refuses it if its texts are not ordered by time. Forms without a zone
+// of their own are in the given zone; nil: UTC. A layout with an offset is for texts that all have
+// the same one: that of the zone or, if that changes, UTC.
 func Parse(as string, zone *time.Location) (Form, error) {
 	if c := named[as]; c != nil {
 		return Form{c}, nil
@@ -317,48 +323,56 @@ func Parse(as string, zone *time.Location) (Form, error) {
 		t = t.UTC()
 	}
 	_, offset := t.Zone()
-	c.Zone, c.Suffix = t.Location(), t.Format(m[2])
+	c.Zone = t.Location()
+	c.Suffix = t.Format(m[2])
 	if shown, ok := offsetOf(c.Suffix); !ok || shown != offset {
 		return Form{}, fmt.Errorf("layout %q cannot show the offset of %s", layout, zone)
 	}
 	return Form{c}, nil
 }
 
-// layoutPattern matches the layouts whose texts are in the order of time, and in
-// them the fraction and the zone.
+// layoutPattern matches the layouts whose texts are ordered by time. Its groups are the fraction
+// and the zone.
 var layoutPattern = pattern.Lazily(strings.ReplaceAll(
 	`^2006~01~02(?:~15(?:~04(?:~05(\.0{1,9}|\.9{1,9})?)?)?)?`+
 		`( ?(?:Z|UTC|Z07|Z0700|Z07:00|-07|-0700|-07:00|-0700 MST))?$`, "~", "[-/.:_ T]*"))
 
-// cutHead cuts from s the reading of a clock, in UTC, that it begins with in the
-// layout. Digits of the layout stand for as many digits: four of the year, then two
-// each down to the second at most. Each row of a pass goes through it, several
-// times faster than through time.Parse.
+// cutHead parses the beginning of s, which must be in the layout, as a time in UTC, and returns the
+// rest. The digits of the layout stand for as many digits in s: four of the year, then two each
+// for the elements down to seconds at most. Every row of a pass is parsed here, several times
+// faster than by time.Parse.
 func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 	if len(s) < len(layout) {
 		return time.Time{}, s, false
 	}
-	var all, digits int
+	var number int // all digits so far
+	var digits int // how many
 	for i, c := range []byte(s[:len(layout)]) {
 		switch like := layout[i]; {
 		case !isDigit(like) && c == like:
 		case isDigit(like) && isDigit(c):
-			all, digits = all*10+int(c-'0'), digits+1
+			number = number*10 + int(c-'0')
+			digits++
 		default:
 			return time.Time{}, s, false
 		}
 	}
 	for ; digits < len("20060102150405"); digits += 2 {
-		all *= 100
+		number *= 100
 	}
-	year, month, day, hour, minute, second := all/1e10, all/1e8%100, all/1e6%100, all/1e4%100, all/100%100, all%100
+	year := number / 1e10
+	month := number / 1e8 % 100
+	day := number / 1e6 % 100
+	hour := number / 1e4 % 100
+	minute := number / 100 % 100
+	second := number % 100
 	wall = time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
 	ok = month >= 1 && month <= 12 && day >= 1 && hour < 24 && minute < 60 && second < 60
 	return wall, s[len(layout):], ok && (day <= 28 || day == wall.Day())
 }
 
-// cutFraction cuts from s the fraction of a second, of 1 to 9 digits, that
-// it begins with; digits is 0 if there is none.
+// cutFraction parses the fraction of a second at the beginning of s, which has 1 to 9 digits, and
+// returns the rest. digits is 0 if there is no fraction.
 func cutFraction(s string) (d time.Duration, digits int, rest string) {
 	if s == "" || s[0] != '.' {
 		return 0, 0, s
@@ -377,12 +391,11 @@ func cutFraction(s string) (d time.Duration, digits int, rest string) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// zonePattern matches the zones that texts end in; " +0000 UTC m=+0.1" is how
-// Go prints a time.
+// zonePattern matches the zones at the end of a text. Go prints a time with " +0000 UTC m=+0.1".
 var zonePattern = pattern.Lazily(
 	`^ ?(?:Z|UTC|([+-][01]\d)(?::?([0-5]\d))?(?: [A-Za-z0-9+-]+(?: m=[+-][0-9.]+)?)?)$`)
 
-// offsetOf returns the seconds east of UTC of a zone that a text ends in.
+// offsetOf returns the offset from UTC, in seconds, of the zone at the end of a text.
 func offsetOf(s string) (seconds int, ok bool) {
 	m := zonePattern().FindStringSubmatch(s)
 	if m == nil {
@@ -396,13 +409,13 @@ func offsetOf(s string) (seconds int, ok bool) {
 	return hours*3600 + minutes*60, true
 }
 
-// zeroPattern matches what programs write for want of a date: MySQL's zero
-// date, and Go's zero time as text.
+// zeroPattern matches texts that programs write instead of no date, such as MySQL's zero date and
+// Go's zero time.
 var zeroPattern = pattern.Lazily(
 	`^(0+|(0000-00-00|0001-01-01)([ T]00:00(:00(\.0+)?)?)?( ?(Z|UTC|\+00(:?00)?))*)$`)
 
-// IsZero reports whether a raw value is a date only by its type: 0, an
-// empty text or a zero date. NULL is not one.
+// IsZero reports whether a raw value means that there is no date: 0, an empty text, or a zero date.
+// It is false for NULL.
 func IsZero(raw any) bool {
 	switch v := raw.(type) {
 	case int64, float64:
@@ -415,6 +428,7 @@ func IsZero(raw any) bool {
 	return false
 }
 
+// mixedError says that the values of a column are of several forms, and shows one of each.
 func mixedError(kinds []sample) error {
 	var shown []string
 	offsets := true
@@ -430,8 +444,8 @@ func mixedError(kinds []sample) error {
 	return fmt.Errorf("mixed: %s", list)
 }
 
-// show returns a raw value for error messages: bare where it cannot be
-// mistaken, quoted otherwise, never longer than a line.
+// show returns a raw value for an error message, in quotes unless it is clear without. It is never
+// longer than a line.
 func show(raw any) string {
 	switch v := raw.(type) {
 	case string:

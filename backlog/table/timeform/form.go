@@ -1,5 +1,6 @@
-// Package timeform knows how columns write time: it detects the form from raw
-// values, reads them, and gives bounds in the form, so that an index serves.
+// Package timeform knows the forms in which columns hold times. It detects the form from
+// values of the column, parses values, and converts a time to values for comparisons in SQL
+// that can use an index. It does no input or output.
 package timeform
 
 import (
@@ -11,18 +12,18 @@ import (
 	"time"
 )
 
-// A Form is how a column holds a point in time: what its values stand for and
-// how the database orders them as stored. [Detect], [Parse] and [Server] make
-// one. A Form is immutable, and the zero Form is not usable.
+// A Form says how a column holds times: what its values mean, and how the database orders
+// them. [Detect], [Parse] and [Server] return Forms. A Form is immutable, and the zero Form is
+// not usable.
 //
-// Raw values are what database/sql gives for an expression without a declared
-// type: int64, float64, string and []byte, which is text here. The caller keeps away
-// NULL and zero dates, see [IsZero].
+// Raw values are what database/sql returns for an expression without a declared type: int64,
+// float64, string, or []byte, which is text here. NULL and zero dates must not be passed to a
+// Form; see [IsZero].
 type Form struct{ codec }
 
-// Parse returns the time, in UTC, that the raw value stands for. An error
-// names the value and the form. A number is no time before 1990 or after the year
-// 9999: it counts other units.
+// Parse returns the time that a raw value means, in UTC. It refuses a number that would be
+// before 1990 or after the year 9999, because that probably counts other units. The error
+// contains the value and the form.
 func (f Form) Parse(raw any) (time.Time, error) {
 	if b, ok := raw.([]byte); ok {
 		raw = string(b)
@@ -37,10 +38,10 @@ func (f Form) Parse(raw any) (time.Time, error) {
 	return t, nil
 }
 
-// Beyond is the bound of [Form.Until] for values that are written in one way.
+// Beyond returns the bound of [Form.Until] for a form that has only one way to write a time.
 func (f Form) Beyond(t time.Time) any { return f.Exact(t.Truncate(time.Second).Add(time.Second)) }
 
-// Coarse reports whether one second looks like the next.
+// Coarse reports whether the precision of the column is coarser than a second.
 func (f Form) Coarse() bool {
 	c, ok := f.codec.(Calendar)
 	return ok && c.precision() > time.Second
@@ -52,69 +53,69 @@ func (f Form) Numeric() bool {
 	return !text
 }
 
-// Zoneless reports whether the column's type is one of dates without a zone.
+// Zoneless reports whether the type of the column is a date, with or without a time of day, that has no zone.
 func (f Form) Zoneless() bool {
 	c, _ := f.codec.(Calendar)
 	return c.Type != "" && c.Suffix == "" && !c.Moment
 }
 
-// Held returns the form for a column that holds no number above most; 0: any. fine is for
-// one of real numbers, where nobody has looked whether they are whole.
-func (f Form) Limited(most int64, fine bool) Form {
-	if c, ok := f.codec.(unix); ok {
-		if c.limit = most; fine {
-			c.class, c.maybeFraction = Real, true
-		}
-		return Form{c}
+// Limited returns the form for a column that holds no number above limit; 0: it holds any.
+// maybeFraction says that the column is one of real numbers which may have a fraction.
+func (f Form) Limited(limit int64, maybeFraction bool) Form {
+	c, ok := f.codec.(unix)
+	if !ok {
+		return f
 	}
-	return f
+	c.limit = limit
+	if maybeFraction {
+		c.class = Real
+		c.maybeFraction = true
+	}
+	return Form{c}
 }
 
-// A codec is a Form at work. Lower, Exact and Write return values of the
-// column's storage class, so that an index on the bare column serves.
+// A codec implements a kind of Form. Lower, Exact and Write return values of the column's
+// storage class, so that comparisons with the bare column can use an index.
 type codec interface {
-	// String returns what people, and where it has a word for it the
-	// setting `as:`, call the form.
+	// String returns the name of the form: that of the setting `as:`, if it has one there.
 	String() string
 
-	// read returns the time, in UTC, that the raw value stands for, or
-	// false where it is not of the form. raw is no []byte.
+	// read returns the time that a raw value means, in UTC, and false if the value is not in
+	// the form. raw is not []byte.
 	read(raw any) (time.Time, bool)
 
-	// Lower returns a bound that every value for t or later reaches. Values
-	// for less than a second before t may reach it too, or for longer where
-	// a zone's clock was set back: the bound spares reading the others,
-	// Parse decides.
+	// Lower returns a lower bound of all values for t or later. A value for less than a second
+	// before t may reach the bound too, and for longer where the clock of a zone was set back.
+	// It only reduces how many rows are read: Parse decides.
 	Lower(t time.Time) any
 
-	// Exact returns the least value for t or later at the precision that
-	// the column shows: one comparison in the database splits the column
-	// at t as nearly as possible.
+	// Exact returns the least value for t or later at the precision of the column. It is for
+	// splitting the values at t by one comparison in the database.
 	Exact(t time.Time) any
 
-	// Write returns the value to store for t, cut to the precision that the
-	// column shows.
+	// Write returns the value to store for t, truncated to the precision of the column.
 	Write(t time.Time) any
 }
 
-// A Class is the storage class of a column's values, in SQLite's words.
+// A Class is the storage class of a column's values, by SQLite's name.
 type Class string
 
+// The storage classes.
 const (
 	Integer Class = "integer"
 	Real    Class = "real"
 	Text    Class = "text"
 )
 
-// unix is a number of units since 1970. Texts of digits are none: they sort like their
-// numbers only at equal length.
+// unix is the form of a number of units since 1970. Digits as text are not in this form, because
+// they are only ordered like numbers if they have the same length.
 type unix struct {
-	name          string        // as `as:` has it
+	name          string        // of the setting `as:`
 	unit          time.Duration // a second, a millisecond or a microsecond
 	class         Class
-	fraction      bool  // real, and not all of them whole
-	maybeFraction bool  // real, and nobody has looked whether they are whole
-	limit         int64 // that the column can hold; 0: any
+	fraction      bool  // some values are known to have a fraction; the class is Real
+	maybeFraction bool  // some values may have a fraction; the class is Real
+	limit         int64 // the largest number that the column can hold; 0: any
 }
 
 func (c unix) String() string { return c.name }
@@ -131,7 +132,7 @@ func (c unix) read(raw any) (time.Time, bool) {
 		whole := math.Floor(v)
 		return c.between(int64(whole), v-whole), true
 	case string:
-		if whole, part, ok := strings.Cut(v, "."); ok || c.class == Real { // a decimal
+		if whole, part, ok := strings.Cut(v, "."); ok || c.class == Real { // a decimal number
 			n, err := strconv.ParseInt(whole, 10, 64)
 			part, bad := strconv.ParseFloat("0."+part+"0", 64)
 			return c.between(n, part), err == nil && bad == nil && n > -most && n < most
@@ -140,14 +141,14 @@ func (c unix) read(raw any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// between returns the time n units and a part of one after the beginning of
-// 1970. Rounding never reaches the next unit, because bounds are whole units.
+// between returns the time n units and a fraction of a unit after the start of 1970. It never
+// rounds up to the next unit: bounds are whole units, and a time must stay on its side.
 func (c unix) between(n int64, part float64) time.Time {
 	parts := float64(c.unit / time.Microsecond)
 	return c.at(n, time.Duration(min(math.Round(part*parts), parts-1))*time.Microsecond)
 }
 
-// at returns the time n units and d after the beginning of 1970.
+// at returns the time n units and d after the start of 1970.
 func (c unix) at(n int64, d time.Duration) time.Time {
 	per := int64(time.Second / c.unit)
 	return time.Unix(n/per, n%per*int64(c.unit)+int64(d)).UTC()
@@ -169,15 +170,17 @@ func (c unix) Write(t time.Time) any {
 	return c.Lower(t)
 }
 
+// parts returns t in units, with a fraction.
 func (c unix) parts(t time.Time) float64 {
 	return float64(t.UnixMicro()) / float64(c.unit/time.Microsecond)
 }
 
-// units returns the number of whole units up to t.
+// units returns the number of whole units from 1970 to t.
 func (c unix) units(t time.Time) int64 {
 	return t.Unix()*int64(time.Second/c.unit) + int64(t.Nanosecond())/int64(c.unit)
 }
 
+// value returns a number in the class of the column, within its limit.
 func (c unix) value(n int64) any {
 	if c.limit > 0 {
 		n = min(max(n, -c.limit), c.limit)
@@ -188,9 +191,8 @@ func (c unix) value(n int64) any {
 	return n
 }
 
-// julian is a number of days since noon of 24 November 4714 BC, as SQLite
-// counts them: a float64 of this size resolves some 40 microseconds, and SQLite
-// itself rounds to the millisecond.
+// julian is the form of days since noon of 24 November 4714 BC, as SQLite counts them. A float64
+// of this size is precise to some 40 microseconds, and SQLite rounds to the millisecond.
 type julian struct{}
 
 const (
@@ -208,18 +210,18 @@ func (c julian) read(raw any) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		return time.UnixMilli(int64(math.Round(v*julianDay)) - julianEpoch).UTC(), true
-	case int64: // a whole number that the column's affinity has made an integer
+	case int64: // SQLite has stored a whole number as an integer
 		return c.read(float64(v))
 	}
 	return time.Time{}, false
 }
 
-// A millisecond more covers what rounding moves a value.
+// Lower subtracts a millisecond, by which rounding may have moved a value.
 func (c julian) Lower(t time.Time) any { return c.Write(t.Add(-time.Millisecond)) }
 func (c julian) Exact(t time.Time) any { return c.Write(ceil(t, time.Millisecond)) }
 func (julian) Write(t time.Time) any   { return float64(t.UnixMilli()+julianEpoch) / julianDay }
 
-// ceil is Truncate's counterpart.
+// ceil rounds t up to a multiple of d.
 func ceil(t time.Time, d time.Duration) time.Time {
 	if c := t.Truncate(d); c.Before(t) {
 		return c.Add(d)
@@ -227,28 +229,28 @@ func ceil(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// A Calendar is a date, or a date and a time of day, as a wall calendar and a
-// wall clock show it: text, or the digits of such a text as a number.
+// A Calendar is the form of a date, or of a date and a time of day. Its values are text, or
+// numbers that consist of the digits of such a text.
 //
-// Every value begins with the head, which has a fixed width and sorts by time.
-// A fraction and a zone may follow and leave a value less than the next
-// second's head. So bounds are heads.
+// Every value begins with the head, which has a fixed width and is ordered by time. A fraction
+// and a zone may follow, but leave the value less than the head of the next second. This is why
+// a head can serve as a bound.
 type Calendar struct {
-	Head     string         // layout of the date and the time of day, down to the second at most
-	Fraction string         // layout of the fraction as written: "", ".000" or ".999"
-	Suffix   string         // zone as written, "" for none
-	Zone     *time.Location // has one offset only if there is a suffix
-	Type     string         // of the column, where it tells the form
-	Moment   bool           // the type stands for the same moment in every zone
-	Compared bool           // the database compares times, not texts: bounds are exact
+	Head     string         // the layout of the date and the time of day, down to seconds at most
+	Fraction string         // the layout of the fraction as it is written: "", ".000" or ".999"
+	Suffix   string         // the zone as it is written; "": it is not
+	Zone     *time.Location // with a Suffix it has one offset for all times
+	Type     string         // of the column, if that determines the form; else ""
+	Moment   bool           // the type is a moment, independent of the zone in which it is shown
+	Compared bool           // the database compares times rather than texts, so that bounds are exact
 
 	class        Class
 	omitsZero    bool // a fraction of zero is not written at all
-	anyDivider   bool // date and time of day may be divided by a space or a T, and seconds be left out
-	zoneOptional bool // texts with the zone and without one are in the same
+	anyDivider   bool // a space or a T divides date and time of day, and seconds may be missing
+	zoneOptional bool // texts without a zone are in the same zone as those with one
 }
 
-// Server returns the form of a column whose type tells it.
+// Server returns the form of a column whose type determines it.
 func Server(c Calendar) Form {
 	c.class = Text
 	return Form{c}
@@ -271,30 +273,29 @@ func (c Calendar) String() string {
 	return s + c.Suffix
 }
 
-// never is after all others: a mail that expires then never does. before is before all
-// others, and is a time nevertheless.
+// maxTime is later than all other times: what expires then never does. minTime is earlier than all
+// other times, but is not the zero time, which means that there is none.
 var (
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	minTime = time.Time{}.Add(time.Second)
 )
 
-// Past and Future are what a column that can be compared with them holds for the time before
-// all others and for never.
+// Past and Future are the values of a Compared column for minTime and maxTime.
 const Past, Future = "-infinity", "infinity"
 
-// HasPast reports whether the column may hold [Past].
+// HasPast reports whether the column may hold [Past] and [Future].
 func (f Form) HasPast() bool {
 	c, _ := f.codec.(Calendar)
 	return c.Compared
 }
 
-// micros is the fraction at the precision that servers have.
+// micros is the layout of the fraction in database servers.
 const micros = ".000000"
 
-// step returns the unit of head's last element.
+// step returns the unit of the last element of the head.
 func (c Calendar) step() time.Duration { return steps[c.Head[len(c.Head)-2:]] }
 
-// precision returns the unit of what is written.
+// precision returns the unit of the last digit that is written.
 func (c Calendar) precision() time.Duration {
 	d := c.step()
 	for range max(len(c.Fraction)-1, 0) {
@@ -303,8 +304,8 @@ func (c Calendar) precision() time.Duration {
 	return d
 }
 
-// fractional reports whether values may have a fraction. They may even if no
-// sample had one: some programs write it only where it is not zero.
+// fractional reports whether values may have a fraction, even if no sample had one: some programs
+// omit a fraction of zero.
 func (c Calendar) fractional() bool { return c.class == Text && strings.HasSuffix(c.Head, "05") }
 
 func (c Calendar) read(raw any) (time.Time, bool) {
@@ -330,7 +331,7 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 	return wallEnd(wall, c.Zone), true
 }
 
-// isZone reports whether a text may end so, which says the column's own zone in another way.
+// isZone reports whether the end of a text is another notation of the column's own zone.
 func (c Calendar) isZone(rest string, wall time.Time) bool {
 	if rest == "" {
 		return c.zoneOptional
@@ -340,9 +341,9 @@ func (c Calendar) isZone(rest string, wall time.Time) bool {
 	return zoned && (c.zoneOptional || c.Suffix != "") && offset == want
 }
 
-// text returns the raw value as text, "" if it is of no class for the form. A
-// number is accepted even where text is expected: SQLite's NUMERIC affinity
-// has then made one of the digits, and will do the same to a bound.
+// text returns a raw value as text, "" if its class does not suit the form. It accepts a number
+// where text is expected: SQLite's NUMERIC affinity makes numbers of digits, and will convert a
+// bound in the same way.
 func (c Calendar) text(raw any) string {
 	switch v := raw.(type) {
 	case string:
@@ -374,7 +375,7 @@ func (c Calendar) Exact(t time.Time) any {
 
 func (c Calendar) Write(t time.Time) any { return c.whole(wallAt(t, c.Zone)) }
 
-// whole returns the value complete with fraction and zone.
+// whole returns the value with fraction and zone.
 func (c Calendar) whole(wall time.Time) any {
 	if c.omitsZero && wall.Nanosecond() < int(c.precision()) {
 		return c.value(wall, c.Head, c.Suffix)
@@ -382,8 +383,8 @@ func (c Calendar) whole(wall time.Time) any {
 	return c.value(wall, c.Head+c.Fraction, c.Suffix)
 }
 
-// value returns the text, or its digits as a number of the column's class.
-// Text has room for the years 0 to 9999; times beyond become the next within.
+// value returns the text in the layout, or a number of its digits in the class of the column. Years
+// before 0 and after 9999 do not fit into a text: the nearest time that does takes their place.
 func (c Calendar) value(wall time.Time, layout, suffix string) any {
 	switch y := wall.Year(); {
 	case y < 0:
@@ -402,23 +403,23 @@ func (c Calendar) value(wall time.Time, layout, suffix string) any {
 	return s
 }
 
-// wallAt returns the reading at t of the clock in the zone, as if it were
-// UTC.
+// wallAt returns what a clock in the zone shows at t, as a time in UTC.
 func wallAt(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(zone).Zone()
 	return t.Round(0).Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// wallEnd returns the last instant at which the clock in the zone has not gone
-// beyond the reading. So a reading that the clock shows twice is the later
-// instant, a skipped one is the instant of the change, and readings sort like
-// their instants. Here and below nothing relies on the end from ZoneBounds: at
-// the end of leap years it is wrong (go.dev/issue/81583).
+// wallEnd returns the last instant at which a clock in the zone shows no later time than wall. If
+// the clock shows wall twice, that is the second time. If it skips wall, that is the moment of the
+// change. So the times that a clock shows are ordered like their instants.
+//
+// The end that ZoneBounds returns is wrong at the end of leap years (go.dev/issue/81583), and is
+// not used here or below.
 func wallEnd(wall time.Time, zone *time.Location) time.Time {
 	if zone == time.UTC {
 		return wall
 	}
-	// No zone is a day behind UTC: the instant is not after this one.
+	// No zone is a whole day behind UTC, so the instant is not later than this one.
 	last := wall.Add(24 * time.Hour).In(zone)
 	for {
 		_, offset := last.Zone()
@@ -434,13 +435,13 @@ func wallEnd(wall time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// leastWall returns the least that the clock in the zone reads at t or later: its
-// reading at t, unless the clock is set back within hours.
+// leastWall returns the earliest time that a clock in the zone shows at t or later. That is what it
+// shows at t, unless it is set back within hours.
 func leastWall(t time.Time, zone *time.Location) time.Time {
 	const reach = 48 * time.Hour // more than any clock was ever set back
 	least := wallAt(t, zone)
 	if w := wallAt(t.Add(-1), zone).Add(1); w.Before(least) {
-		least = w // what the clock skips at t stands for t
+		least = w // the clock skips from w to what it shows at t, and times between mean t
 	}
 	for last := t.Add(reach).In(zone); ; {
 		start, _ := last.ZoneBounds()
@@ -454,12 +455,16 @@ func leastWall(t time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// Roughly returns a duration as people say it.
+// Roughly returns a duration for people, in one unit.
 func Roughly(d time.Duration) string {
-	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
-		if d >= 2*unit {
-			return fmt.Sprintf("%d %s", d/unit, []string{"days", "h", "min"}[i])
-		}
+	const day = 24 * time.Hour
+	switch {
+	case d >= 2*day:
+		return fmt.Sprintf("%d days", d/day)
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d min", d/time.Minute)
 	}
 	return fmt.Sprintf("%d s", d/time.Second)
 }
