@@ -33,7 +33,7 @@ func runInit(ctx context.Context, onlyPrint, createTable bool, g *globalOptions)
 	if err != nil {
 		return err
 	}
-	steps, err := doctor.Missing(ctx, server, cfg.Database, mappingOf(cfg), createTable, time.Now())
+	steps, err := doctor.Missing(ctx, server, cfg.Database, doctor.Requirements{Mapping: mappingOf(cfg), CreateTable: createTable, Now: time.Now()})
 	if err != nil {
 		return err
 	}

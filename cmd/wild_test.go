@@ -199,14 +199,14 @@ func (w wildTable) wantIndexes(t *testing.T, k wildKind, at string, m mapping.Ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := doctor.Missing(ctx, server, at, m, false, noon)
+	steps, err := doctor.Missing(ctx, server, at, doctor.Requirements{Mapping: m, Now: noon})
 	if err != nil || len(steps) != want {
 		t.Fatalf("Missing: got %q, %v, want %d indexes", steps, err, want)
 	}
 	if err := doctor.Create(ctx, server, at, steps); err != nil {
 		t.Fatal(err)
 	}
-	if steps, err = doctor.Missing(ctx, server, at, m, false, noon); err != nil || len(steps) > 0 {
+	if steps, err = doctor.Missing(ctx, server, at, doctor.Requirements{Mapping: m, Now: noon}); err != nil || len(steps) > 0 {
 		t.Errorf("Missing, when all have been made: got %q, %v", steps, err)
 	}
 }

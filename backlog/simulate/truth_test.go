@@ -172,7 +172,7 @@ func daemon(t *testing.T, path string, w *simulate.Workload, o simulate.Options)
 		}
 	}
 	url := "sqlite:" + path
-	steps, err := doctor.Missing(ctx, sqlite.Dialect, url, m, true, w.From)
+	steps, err := doctor.Missing(ctx, sqlite.Dialect, url, doctor.Requirements{Mapping: m, CreateTable: true, Now: w.From})
 	if err == nil {
 		var rows []string
 		for i, r := range w.Records {

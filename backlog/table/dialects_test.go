@@ -32,7 +32,7 @@ func missing(ctx context.Context, url string, m mapping.Mapping, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Missing(ctx, d, url, m, true, now)
+	return doctor.Missing(ctx, d, url, doctor.Requirements{Mapping: m, CreateTable: true, Now: now})
 }
 
 // create is table.Create for the database of the URL.

@@ -18,8 +18,8 @@ import (
 	"backlog/internal/lists"
 )
 
-// Bad adds the error, or each of several, and reports whether there was one. The hint is
-// the text after the semicolon unless the error carries its own.
+// AddFailure adds an error to the findings, or each of several, and reports whether there was one. The
+// cure is the hint of the error, or else the text behind its first semicolon.
 func AddFailure(l *inspect.Findings, name string, err error) bool {
 	if err == nil {
 		return false
@@ -32,29 +32,30 @@ func AddFailure(l *inspect.Findings, name string, err error) bool {
 	}
 	f := inspect.Finding{Name: name}
 	if p := (*db.Problem)(nil); errors.As(err, &p) {
-		f.Detail, f.Cure = strings.Replace(err.Error(), "; "+p.Hint, "", 1), p.Hint
+		f.Detail = strings.Replace(err.Error(), "; "+p.Hint, "", 1)
+		f.Cure = p.Hint
 	} else if f.Detail = err.Error(); !strings.Contains(f.Detail, "\n") {
 		f.Detail, f.Cure, _ = strings.Cut(f.Detail, "; ")
 	}
-	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // it stands there already
+	f.Detail = strings.TrimPrefix(f.Detail, name+": ") // the name of the finding says it
 	if !slices.Contains(*l, f) {
 		*l = append(*l, f)
 	}
 	return true
 }
 
-// A Look says what of a table is looked at, which is only read.
+// A ReadCheck is a check of what is only read.
 type ReadCheck struct {
 	Table      *table.Table
 	Mapping    mapping.Mapping         // as it is configured
 	Ages       []time.Duration         // of the tiers, ascending
-	RuleColumn string                  // has a recurrence rule for each row; "": there is no such column
-	CheckRule  func(text string) error // what is wrong with such a rule
+	RuleColumn string                  // the column of each row's recurrence rule; "": there is none
+	CheckRule  func(text string) error // returns what is wrong with a recurrence rule
 	Now        time.Time
 }
 
-// CheckReads finds what is wrong with reading a table: its times, indexes, statuses, dates and rules. It returns
-// what is to be said of rows that no pass takes because of their status.
+// CheckReads finds what is wrong with reading a table: its times, indexes, statuses, dates and rules. It
+// returns a text about the rows that no pass takes because of their status, for [CheckTrial].
 func CheckReads(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAlone string) {
 	if !AddFailure(l, "times", x.Table.ProveTimes(ctx, x.Now)) {
 		samples, err := Samples(ctx, x.Table, x.Now)
@@ -70,7 +71,7 @@ func CheckReads(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAlon
 	return leftAlone
 }
 
-// checkRecords counts the records. It returns what to say of those that are rightly left alone.
+// checkRecords counts the records. It returns a text about those whose status is rightly left alone.
 func checkRecords(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAlone string) {
 	c, err := x.Table.Count(ctx, x.Now, x.Ages)
 	if AddFailure(l, "records", err) {
@@ -91,7 +92,7 @@ func checkRecords(ctx context.Context, l *inspect.Findings, x ReadCheck) (leftAl
 	return leftAlone
 }
 
-// CheckHandler finds what the handler finds of itself, with its network.
+// CheckHandler adds what the handler reports about itself and about what it needs, such as a network.
 func CheckHandler(ctx context.Context, l *inspect.Findings, name string, h backlog.ConfiguredHandler) {
 	if AddFailure(l, name, h.Check(ctx)) {
 		return
@@ -104,7 +105,7 @@ func CheckHandler(ctx context.Context, l *inspect.Findings, name string, h backl
 	}
 }
 
-// AddNotes adds the table's notes, each once.
+// AddNotes adds the notes of the table, each once.
 func AddNotes(l *inspect.Findings, t *table.Table) {
 	for _, n := range t.Notes() {
 		note := inspect.Finding{Name: "note", OK: true, Warning: true, Detail: n}
@@ -114,7 +115,7 @@ func AddNotes(l *inspect.Findings, t *table.Table) {
 	}
 }
 
-// checkPlans finds missing indexes.
+// checkPlans adds whether an index serves each query for a page.
 func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
 	plans, err := Plans(ctx, t, t.Readings(now))
 	if AddFailure(l, "index", err) {
@@ -134,7 +135,7 @@ func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now ti
 	}
 }
 
-// checkRules looks at the recurrence rules of rows: a row whose rule is wrong is not started.
+// checkRules checks the recurrence rules of rows: a row with an invalid rule is not started.
 func checkRules(ctx context.Context, l *inspect.Findings, x ReadCheck) {
 	list, err := x.Table.Rules(ctx, x.RuleColumn)
 	AddFailure(l, "rules", err)
@@ -149,7 +150,7 @@ func checkRules(ctx context.Context, l *inspect.Findings, x ReadCheck) {
 	}
 }
 
-// checkDates finds pending rows without a date, or with one that cannot be right. So many were counted.
+// checkDates finds pending rows without a date or with an implausible one. counted is how many there are.
 func checkDates(ctx context.Context, l *inspect.Findings, x ReadCheck, counted int) {
 	var n int
 	var first error
@@ -170,18 +171,18 @@ func checkDates(ctx context.Context, l *inspect.Findings, x ReadCheck, counted i
 			break
 		}
 	}
-	if none := counted - n; none > 0 {
+	if undated := counted - n; undated > 0 {
 		l.AddWarning("dates", "give them one, or say what a missing one means: table.inserted: {column: …, \"null\": oldest, zero: oldest}",
-			"%s without a date: never tried", inspect.Plural(none, "pending row"))
+			"%s without a date: never tried", inspect.Plural(undated, "pending row"))
 	}
 	if n > 0 {
 		l.AddWarning("dates", "mend the rows", "%s whose date cannot be right: not tried while that is so; the first: %v", inspect.Plural(n, "pending row"), first)
 	}
 }
 
-// checkStatuses finds rows that no pass takes because of their status. Passes say nothing
-// where no row has a configured status, or where one differs in capitals only: that
-// is a warning. Other statuses are rightly left alone; it returns what to say of them.
+// checkStatuses warns about rows that no pass takes because of their status, and about which passes say
+// nothing: if no row has a configured status, or if a status differs from a configured one in case or
+// spaces only. It returns a text about the other statuses, which are rightly left alone.
 func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlone string) {
 	configured := statusValues(m, m.New, m.Error, m.Success, m.Dead)
 	if len(configured) == 0 || len(c.ByStatus) == 0 {
@@ -202,7 +203,7 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 		taken += c.ByStatus[text]
 	}
 	if taken != c.Pending()+c.Exhausted {
-		return "" // the database compares texts in a way of its own
+		return "" // the database compares texts in another way, such as without regard to case
 	}
 	var others []string
 	for _, text := range has {
@@ -222,7 +223,7 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 	return db.Prefixed("; left alone: ", countedList(others, c.ByStatus))
 }
 
-// countedList shows the first few statuses, with their counts.
+// countedList returns the first few of the statuses, with their counts.
 func countedList(list []string, counts map[string]int) string {
 	const most = 5
 	var more string
@@ -234,8 +235,8 @@ func countedList(list []string, counts map[string]int) string {
 	return strings.Join(counted, ", ") + more
 }
 
-// statusValues returns the status column's values for the states, none if another
-// column takes part in a state.
+// statusValues returns the values of the status column for the states, nil if another column takes part
+// in one of them.
 func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 	for _, x := range states {
 		values, others := m.OfStatus(x)
@@ -252,19 +253,19 @@ func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
 	return lists.Distinct(list)
 }
 
-// A Writer is who would write to a table, which is over a connection that may.
+// A WriteCheck is a check of what writes to a table. The Table must be open for writing.
 type WriteCheck struct {
 	Table *table.Table
-	Name  string // of the work on the table
+	Name  string // of the work on the table, for its lock
 	Now   time.Time
 	Clock func() time.Time
 }
 
-// CheckWrites finds what keeps the writer from its work, and reports whether what is set can be tried on rows.
+// CheckWrites finds what prevents writing to the table. It reports whether [CheckTrial] can follow.
 func CheckWrites(ctx context.Context, l *inspect.Findings, w WriteCheck) bool {
 	t := w.Table
-	late := AddFailure(l, "times", t.ProveTimes(ctx, w.Now))
-	ok := !AddFailure(l, "statuses", t.ProveWrites(ctx, w.Now)) && !late
+	timesOK := !AddFailure(l, "times", t.ProveTimes(ctx, w.Now))
+	writesOK := !AddFailure(l, "statuses", t.ProveWrites(ctx, w.Now))
 	l.AddGood("rights", "the database can be written to")
 	ahead, err := t.DB().Skew(ctx, w.Clock)
 	if !AddFailure(l, "clock", err) && ahead.Abs() > db.MaxSkew {
@@ -282,10 +283,10 @@ func CheckWrites(ctx context.Context, l *inspect.Findings, w WriteCheck) bool {
 		lock.Unlock()
 		l.AddGood("lock", "the table can be locked")
 	}
-	return ok
+	return timesOK && writesOK
 }
 
-// Apart says how far this machine's clock is ahead of the server's.
+// Apart says how far the clock of this machine is ahead of the server's, or behind it.
 func Apart(ahead time.Duration) string {
 	how := "ahead of"
 	if ahead < 0 {

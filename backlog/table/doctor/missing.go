@@ -24,38 +24,44 @@ import (
 	"backlog/internal/lists"
 )
 
-// Missing returns the statements that create what the mapping needs and the
-// database does not have: an index for each status that is read, a policy's columns
-// and, if create says so, the table. It changes nothing. The file of an SQLite database
-// is itself created by Create, but not its folder. now is the present.
-func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mapping, create bool, now time.Time) ([]string, error) {
+// Requirements are what [Missing] compares a database with.
+type Requirements struct {
+	Mapping     mapping.Mapping
+	CreateTable bool // create the table, and the file of an SQLite database, if they do not exist
+	Now         time.Time
+}
+
+// Missing returns the statements that create what the mapping needs and the database lacks: an index for
+// each status that is read, the columns of a policy and, with CreateTable, the table. It changes nothing.
+// [Create] also creates the file of an SQLite database, but not its folder.
+func Missing(ctx context.Context, dialect db.Server, url string, r Requirements) ([]string, error) {
 	d, err := db.Open(ctx, dialect, url, db.Options{ReadOnly: true})
-	if file := (*db.MissingFile)(nil); create && errors.As(err, &file) {
+	if file := (*db.MissingFile)(nil); r.CreateTable && errors.As(err, &file) {
 		dir := filepath.Dir(file.Path)
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, db.Problemf("create it, or name another file", "the folder %s of the database file %s does not exist", dir, file.Path)
 		}
-		steps, err := missingTable(&db.DB{Server: dialect}, m, &db.Catalog{}, now)
-		// Readers and a writer do not wait for each other then. Only a database
-		// that we make ourselves is switched.
+		steps, err := missingTable(&db.DB{Server: dialect}, r.Mapping, &db.Catalog{}, r.Now)
+		// In WAL mode readers and a writer do not wait for each other. Only a database that this
+		// program creates is switched to it.
 		return slices.Concat([]string{"PRAGMA journal_mode = WAL"}, steps), err
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	cat, err := d.Describe(ctx, m.Schema, m.Name)
+	cat, err := d.Describe(ctx, r.Mapping.Schema, r.Mapping.Name)
 	if err != nil {
 		return nil, err
 	}
-	if cat.Kind == db.Missing && create {
-		return missingTable(d, m, cat, now)
+	if cat.Kind == db.Missing && r.CreateTable {
+		return missingTable(d, r.Mapping, cat, r.Now)
 	}
-	t, err := table.Resolve(d, m, cat)
+	t, err := table.Resolve(d, r.Mapping, cat)
 	if err != nil {
-		return missingColumns(d, m, cat, now, err)
+		return missingColumns(d, r.Mapping, cat, r.Now, err)
 	}
-	steps, err := MissingIndexes(ctx, t, now)
+	steps, err := MissingIndexes(ctx, t, r.Now)
 	if cat.Kind == db.Partitioned && strings.Contains(d.Text().CreateIndex, "CONCURRENTLY") {
 		for i, s := range steps {
 			steps[i] = "-- keeps writers waiting until it is made: PostgreSQL has no CONCURRENTLY for a table in partitions\n" + s
@@ -64,8 +70,8 @@ func Missing(ctx context.Context, dialect db.Server, url string, m mapping.Mappi
 	return steps, err
 }
 
-// missingTable returns the statements for a table that does not exist, in the
-// schema in which the database would make it.
+// missingTable returns the statements that create the table and its indexes, in the schema in which the
+// database would create it.
 func missingTable(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]string, error) {
 	m.Schema = cmp.Or(m.Schema, cat.Schema)
 	create, made, err := createTable(d.Text(), m)
@@ -76,8 +82,8 @@ func missingTable(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) (
 	return slices.Concat([]string{create}, indexes), err
 }
 
-// indexesOf returns the indexes for a table that is yet to be made, or to get
-// more columns, by the statements. cat is what it will be then.
+// indexesOf returns the statements that create the indexes of a table which other statements create or
+// extend first. cat describes the table after those statements.
 func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]string, error) {
 	t, err := table.Resolve(d, m, cat)
 	if err != nil {
@@ -87,9 +93,8 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 	return createStatements(plans), err
 }
 
-// Create runs the statements of Missing, creating the database file if there
-// is none. It is safe to run twice. That the user may not write there is a
-// *db.Problem.
+// Create runs the statements of [Missing], and creates the database file if there is none. It is safe to
+// run it twice. It returns a *db.Problem if the user may not write to the database.
 func Create(ctx context.Context, dialect db.Server, url string, steps []string) error {
 	d, err := db.Open(ctx, dialect, url, db.Options{Create: true})
 	if err != nil {
@@ -101,8 +106,8 @@ func Create(ctx context.Context, dialect db.Server, url string, steps []string) 
 	}
 	for _, s := range steps {
 		if _, err := d.Write.ExecContext(ctx, s); err != nil {
-			// There is no IF NOT EXISTS for columns, and in MySQL none for
-			// indexes, whose names say there what they have.
+			// Columns have no IF NOT EXISTS, and in MySQL neither do indexes. An index of the same
+			// name has the same columns, because its name is a hash of them.
 			text := strings.ToLower(err.Error())
 			if !strings.Contains(text, "duplicate column name") && !strings.Contains(text, "duplicate key name") {
 				return fmt.Errorf("%s: %w", s, d.Wrap(ctx, err))
@@ -112,9 +117,8 @@ func Create(ctx context.Context, dialect db.Server, url string, steps []string) 
 	return nil
 }
 
-// missingColumns returns the statements that add the policy's columns to a
-// table that is there, and then the indexes. Where none of them is missing,
-// whatever is wrong with the table stays so.
+// missingColumns returns the statements that add the columns of the policy to a table, and those that
+// create the indexes. If no column is missing, it returns wrong, which is why the table cannot be used.
 func missingColumns(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time, wrong error) ([]string, error) {
 	var steps []string
 	text := d.Text()
@@ -131,25 +135,26 @@ func missingColumns(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time,
 	return append(steps, indexes...), err
 }
 
-// Grants returns the statements that give the user of the connection the rights
-// that passes take, and no others; none where the database knows no users.
+// Grants returns the statements that give the user of the connection exactly the rights that passes need.
+// It returns none if the database has no users.
 func Grants(t *table.Table) (list []string) {
-	c, text := t.Catalog(), t.DB().Text()
+	c := t.Catalog()
+	text := t.DB().Text()
 	if c.User == "" {
 		return nil
 	}
 	if schema := t.Mapping().Schema; schema != "" && text.GrantsUsage {
 		list = append(list, "GRANT USAGE ON SCHEMA "+text.Quote(schema)+" TO "+c.User)
 	}
-	var read string // empty: all columns, since the handler is given them
+	var read string // "": all columns, because the handler gets them all
 	if t.Mapping().Columns != nil {
 		read = " (" + strings.Join(t.Read(), ", ") + ")"
 	}
 	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.Written(), ", ")+") ON "+c.Grant+" TO "+c.User)
 }
 
-// Samples says how up to three pending rows are understood. It looks at some more
-// of each lane: rows that cannot be read may come first.
+// Samples says how up to three pending rows are understood. It reads more rows than that, because the
+// first ones may be unreadable.
 func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
 	const most = 3
 	var list []string
@@ -160,9 +165,11 @@ func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, erro
 		}
 		for _, r := range p.Records {
 			if len(list) < most && !r.Inserted.IsZero() {
-				age, side := now.Sub(r.Inserted), "old"
+				age := now.Sub(r.Inserted)
+				side := "old"
 				if age < 0 {
-					age, side = -age, "ahead of the clock"
+					age = -age
+					side = "ahead of the clock"
 				}
 				list = append(list, fmt.Sprintf("row %v: %s, %s %s", r.Key, r.Inserted.UTC().Format("2006-01-02 15:04:05 MST"), timeform.Roughly(age), side))
 			}
@@ -171,29 +178,31 @@ func Samples(ctx context.Context, t *table.Table, now time.Time) ([]string, erro
 	return list, nil
 }
 
-// A columnDef is a column that init can make.
+// A columnDef is the definition of a column that init can create.
 type columnDef struct {
 	name, decl string
 	rest       string // what follows the type
 	class      db.Class
 }
 
-// createTable returns the statement for a table as the mapping describes it, and
-// what the catalogue will say of it.
+// createTable returns the statement that creates the table as the mapping describes it, and the catalog
+// that the database will then have.
 func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
-	if isRefreshing(m) { // the table has what the file names
+	if isRefreshing(m) { // the table gets the columns that the configuration names
 		m = m.Refreshing(func(column string) bool { return column != "" })
 	}
 	none := isRefreshing(m) && m.New.IsZero()
 	if len(m.ID) != 1 || !none && (len(m.New.When) > 0 || len(m.New.Values) == 0 || m.New.Values[0].Null) {
 		return "", nil, db.Problemf("create it yourself", "table %s does not exist, and its columns cannot be told from table.id and statuses.new", m.Name)
 	}
-	types, cat := d.Types, &db.Catalog{Kind: db.Relation}
+	types := d.Types
+	cat := &db.Catalog{Kind: db.Relation}
 	var defs []string
 	add := func(list ...columnDef) {
 		for _, c := range list {
 			if c.name != "" && cat.Find(c.name, true) == nil {
-				defs, cat.Columns = append(defs, "  "+d.Quote(c.name)+" "+c.String()), append(cat.Columns, c.column())
+				defs = append(defs, "  "+d.Quote(c.name)+" "+c.String())
+				cat.Columns = append(cat.Columns, c.column())
 			}
 		}
 	}
@@ -234,15 +243,15 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 // counting follows the type of a column that counts.
 const counting = "NOT NULL DEFAULT 0"
 
-// column is what the catalogue will say.
+// column returns the column as the catalog will describe it.
 func (c columnDef) column() db.Column {
 	return db.Column{Name: c.name, Decl: c.decl, Class: c.class, NotNull: strings.HasPrefix(c.rest, "NOT NULL")}
 }
 
-// String is the type and what follows it.
+// String returns the type and what follows it.
 func (c columnDef) String() string { return strings.TrimRight(c.decl+" "+c.rest, " ") }
 
-// timeType returns the type of a column that holds times.
+// timeType returns the type of a column for times.
 func timeType(types db.Types, tc mapping.Time, zone *time.Location) db.TimeType {
 	form := cmp.Or(tc.As, "native")
 	if tc.As == "" && cmp.Or(tc.Zone, zone, time.UTC) == time.UTC {
@@ -251,46 +260,50 @@ func timeType(types db.Types, tc mapping.Time, zone *time.Location) db.TimeType 
 	return cmp.Or(types.Times[form], types.Times["text"])
 }
 
-// timeLike returns a column for times that are written as those in the one of that name,
-// which one of another type would turn into something else; cat is nil for a new table.
+// timeLike returns a column without a name for times in the same form as in the named column. A column of
+// another type could convert them. found is false if there is no such column; cat is nil for a new table.
 func timeLike(types db.Types, m mapping.Mapping, cat *db.Catalog, name string) (at columnDef, found bool) {
 	at.decl = timeType(types, m.Inserted, m.Zone).Decl
 	if cat == nil {
 		return at, false
 	}
 	c := cat.Find(name, true)
-	if found = c != nil && !c.Generated; found {
-		at.decl, at.class = c.Decl, c.Class
+	found = c != nil && !c.Generated
+	if found {
+		at.decl = c.Decl
+		at.class = c.Class
 	}
 	return at, found
 }
 
-// policyColumns declares the columns of the policy, for a table whose columns are known or,
-// with a nil catalogue, a new one. Constant defaults let the database add them
-// without writing every row, and no type is one that a STRICT table lacks.
+// policyColumns returns the columns of the policy, for a table with the catalog cat, or a new table if cat
+// is nil. Constant defaults let the database add the columns without writing every row. A STRICT table
+// knows all of the types.
 func policyColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnDef {
 	r := m.Policy
 	if r == nil || isRefreshing(m) {
 		return refreshColumns(types, m, cat)
 	}
 	at, _ := timeLike(types, m, cat, m.Inserted.Column)
-	last, next := at, at
-	last.name, next.name = r.Last, r.Next
+	last := at
+	last.name = r.Last
+	next := at
+	next.name = r.Next
 	list := []columnDef{{r.Count, types.Integer, counting, db.Integer}, last, next, {r.InRetry, types.Integer, counting, db.Integer}}
 	return slices.DeleteFunc(list, func(c columnDef) bool { return c.name == "" })
 }
 
 func isRefreshing(m mapping.Mapping) bool { return m.Policy != nil && m.Policy.Refresh != nil }
 
-// refreshColumns declares the columns of the refresh policy likewise: all of them for a
-// table that has no times of starts yet, else those that have a name in the file. A table
-// that is there gets the times of starts last: init may be stopped, and run again.
+// refreshColumns returns the columns of the refresh policy, like policyColumns. If the table already has
+// the time of the next start, these are the columns that the configuration names, else all of them. In an
+// existing table that time is added last: if init was stopped, running it again adds the rest.
 func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []columnDef) {
 	if !isRefreshing(m) {
 		return nil
 	}
 	next, _ := m.Policy.RefreshColumn(mapping.RefreshAt)
-	at, has := timeLike(types, m, cat, next) // empty columns take its form
+	at, has := timeLike(types, m, cat, next) // the other columns of times are empty, and take the same form
 	for i := range mapping.RefreshColumns {
 		name, named := m.Policy.RefreshColumn(i)
 		c := at
@@ -302,7 +315,8 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 		case mapping.DisabledReason:
 			c = columnDef{decl: types.Text, class: db.Textual}
 		}
-		if c.name = name; !has || named || i <= mapping.AttemptNo {
+		c.name = name
+		if !has || named || i <= mapping.AttemptNo {
 			list = append(list, c)
 		}
 	}
@@ -315,18 +329,19 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 	return list
 }
 
-// A Plan is how the database reads the pages of one status.
+// A Plan says how the database reads the pages of one status.
 type Plan struct {
 	What    string   // the condition
-	Index   string   // that serves; "": none, or the key itself
-	Problem string   // why pages read more than their rows; "" if they do not
-	Steps   []string // how the database reads them then, in its words
-	Hint    string   // the statement that creates the index to have then
+	Index   string   // the index that serves; "": the key itself, or none
+	Problem string   // why reading a page reads more than its rows; "": it does not
+	Steps   []string // the plan of the database; nil: it was not asked for
+	Hint    string   // the statement that creates the missing index, if there is a problem
 }
 
-// Plans compares the indexes that the queries should have with the indexes there are.
+// Plans compares the indexes that exist with those that the queries need.
 func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
-	d, was := t.DB(), t.Catalog()
+	d := t.DB()
+	was := t.Catalog()
 	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.Database), was.Name)
 	if err == nil {
 		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return compare(ctx, t, d.Read, cat, readings) })
@@ -334,7 +349,7 @@ func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list 
 	return list, err
 }
 
-// compare is Plans by a catalogue. q is nil where there is no table yet.
+// compare implements [Plans] for a catalog. q is nil if the table does not exist yet.
 func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
 	text := t.DB().Text()
 	for _, r := range readings {
@@ -343,23 +358,26 @@ func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog,
 		serving := cat.ServingIndexes(r.Equal, r.Order)
 		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
 		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
-			serving = cat.Indexes[i : i+1] // of the beginnings of texts, perhaps
+			serving = cat.Indexes[i : i+1] // it may contain only the beginnings of texts
 		} else if q != nil && !slices.ContainsFunc(serving, serves) {
-			if p.Steps, err = explained(ctx, text, q, r); err != nil {
+			p.Steps, err = explained(ctx, text, q, r)
+			if err != nil {
 				return nil, err
 			}
-			// Whether a partial index serves the database alone can tell.
+			// Only the database knows whether a partial index serves.
 			serves = func(x db.Index) bool { return strings.Contains(strings.Join(p.Steps, "\n"), x.Name) }
 		}
 		if i := slices.IndexFunc(serving, serves); i >= 0 {
-			p.Index, p.Problem, p.Hint = serving[i].Name, "", ""
+			p.Index = serving[i].Name
+			p.Problem = ""
+			p.Hint = ""
 		}
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-// explained returns the plan of the page's query as the database has it.
+// explained returns the plan of the database for the query of a page.
 func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading) (steps []string, err error) {
 	lines, err := db.ScanAll(ctx, q, text.Explain+text.Rebind(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
 		names, err := rows.Columns()
@@ -367,7 +385,7 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 			return "", err
 		}
 		values, err := db.ScanValues(rows, len(names))
-		if names[len(names)-1] == "detail" { // SQLite's numbers say nothing
+		if names[len(names)-1] == "detail" { // in SQLite the other columns are numbers of nodes
 			values = values[len(names)-1:]
 		}
 		return strings.Join(lists.NonEmpty(lists.Map(values, db.AsText)...), " "), err
@@ -375,27 +393,28 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 	return lists.Distinct(lines), err
 }
 
-// MissingIndexes returns the statements that create an index for every status
-// whose pages read more than they return.
+// MissingIndexes returns the statements that create an index for every status of which pages read more
+// rows than they return.
 func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
 	plans, err := Plans(ctx, t, t.Readings(now))
 	return createStatements(plans), err
 }
 
-// hints returns the statements of the plans. Where an index has no condition, one
-// can serve several states.
+// createStatements returns the hints of the plans, each once: without a condition one index can serve
+// several states.
 func createStatements(plans []Plan) []string {
 	return lists.NonEmpty(lists.Distinct(lists.Map(plans, func(p Plan) string { return p.Hint }))...)
 }
 
-// indexOf returns the name of the reading's index and the statement that creates it. The
-// name tells what the index has, since two states, or two configurations, may need the
-// very same. One that is left of a creation that failed, or that the planner is not to
-// use, keeps its name.
+// indexOf returns the name of the index for a reading, and the statement that creates it. The name
+// contains a hash of the columns and the condition, because two states or two configurations may need
+// the same index. If an index of that name is unusable, because its creation failed or because the
+// planner must not use it, the new one gets another name.
 func indexOf(t *table.Table, cat *db.Catalog, r table.Reading) (name, create string) {
-	text, m := t.DB().Text(), t.Mapping()
+	text := t.DB().Text()
+	m := t.Mapping()
 	on := text.Qualified(cmp.Or(m.Schema, t.Catalog().Schema), m.Name)
-	if text.File { // which has one schema
+	if text.File { // a file has one schema
 		on = text.Quote(m.Name)
 	}
 	if !text.PartialIndexes {

@@ -9,21 +9,21 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// A Sample is one record that is handed to the handler for people to look at.
+// A Sample is one attempt with a record that a person looks at.
 type Sample struct {
 	ID         backlog.Key   `json:"id"`
 	Status     string        `json:"status"`
-	State      string        `json:"state"` // as explain has it
-	Tier       string        `json:"tier"`  // whose pass would take it next; "": none
+	State      string        `json:"state"` // in the words of explain
+	Tier       string        `json:"tier"`  // of the pass that would take it next; "": none
 	Outcome    string        `json:"outcome"`
-	Error      string        `json:"error"` // the handler's
+	Error      string        `json:"error"` // of the handler
 	Duration   float64       `json:"duration_seconds"`
-	PauseUntil inspect.Stamp `json:"pause_until"` // zero: the handler asks for no pause
+	PauseUntil inspect.Stamp `json:"pause_until"` // zero: the handler does not ask for a pause
 	Transcript string        `json:"transcript"`
 }
 
-// Take makes the attempt: a pass of the engine over the one record that the store has. Nothing is settled. The
-// error says that the handler could not be called. It changes the engine, whose Now is required.
+// Attempt makes the attempt, by a pass over the only record of the store one. It settles nothing. It
+// changes the engine, whose Now must be set. It returns an error if the handler could not be called.
 func (s *Sample) Attempt(ctx context.Context, e *backlog.Engine, one backlog.Store, now time.Time) error {
 	handler := e.Handler
 	e.Store = discardingStore{one}
@@ -55,7 +55,7 @@ func (s *Sample) Attempt(ctx context.Context, e *backlog.Engine, one backlog.Sto
 	return err
 }
 
-// A forgetful store takes outcomes, and writes none.
+// A discardingStore accepts outcomes without writing them.
 type discardingStore struct{ backlog.Store }
 
 // Settle implements backlog.Store.

@@ -16,38 +16,39 @@ import (
 )
 
 const (
-	// mostLooked is how many rows of a state are tried where the first one refuses.
+	// mostLooked is how many rows of a state are tried if the first one is refused.
 	mostLooked = 50
-	// mostNamed is how many of those that refuse are named.
+	// mostNamed is how many refused rows are named.
 	mostNamed = 20
-	// enough is how many rows must refuse before it is no trouble of single rows.
+	// enough is how many rows must be refused before all rows of the state are taken to be.
 	enough = 3
 )
 
-// A Trial says what is to be tried, and as which process would do it.
+// A Trial says which writes to a table [CheckTrial] tries.
 type Trial struct {
 	Table   *table.Table
 	Policy  *backlog.Policy
 	Now     time.Time
-	NoWrite bool // nothing is to be written
+	NoWrite bool // nothing may be written
 }
 
-// A stateTrial is what the rows of a state have come to.
+// A stateTrial is the result of trying rows of one state.
 type stateTrial struct {
 	state     string
 	untried   string // why a row was not tried
-	accepted  string // the row that takes what is set; "": none does
-	uncertain error  // its outcome depends on what the handler writes
+	accepted  string // the row for which the database accepts the write; "": none
+	uncertain error  // why the write may still fail: that depends on what the handler writes
 	refused   []string
-	lastError error // for which the last of them was
-	everyRow  error // it refuses what, it seems, no row takes
+	lastError error // by which the last of the refused rows was refused
+	everyRow  error // an error that seems to apply to all rows
 }
 
-// CheckTrial has the database judge what may be written to rows of each state. It says what
-// a pass would do: a row that refuses for a reason of its own stops no pass. leftAlone is
-// what [CheckReads] has returned.
+// CheckTrial tries to write outcomes to rows of each state, and rolls back. It reports what a pass would
+// do: a row that is refused for a reason of its own does not stop a pass. leftAlone is the result of
+// [CheckReads].
 func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone string) {
-	const takes, untried = "the table takes what is set", "the table takes what is set, as far as the catalogue tells: nothing was "
+	const takes = "the table takes what is set"
+	const untried = takes + ", as far as the catalogue tells: nothing was "
 	if x.NoWrite {
 		l.AddGood("statuses", untried+"written%s", leftAlone)
 		return
@@ -56,7 +57,8 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 	if AddFailure(l, "statuses", err) {
 		return
 	}
-	headline, detail := untried+"tried", leftAlone
+	headline := untried + "tried"
+	detail := leftAlone
 	someTaken := slices.ContainsFunc(list, func(s *stateTrial) bool { return s.accepted != "" })
 	var refused bool
 	for _, s := range list {
@@ -74,7 +76,7 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 	}
 }
 
-// states tries the rows of each state.
+// states tries rows of each state.
 func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 	first, err := x.Table.OfEachState(ctx, 1)
 	if err != nil {
@@ -97,7 +99,7 @@ func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 	return list, nil
 }
 
-// try tries rows until one takes what is set, and reports whether others are to be tried.
+// try tries rows until one is accepted. It reports whether trying more rows may tell more.
 func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (more bool) {
 	for i := range rows {
 		row := inspect.Shown(rows[i].Key.String())
@@ -125,7 +127,7 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 	return true
 }
 
-// report adds what is wrong, and reports whether anything is.
+// report adds the problems of the state, and reports whether there are any.
 func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	shown := inspect.Shown(s.state)
 	if s.uncertain != nil {
@@ -144,7 +146,7 @@ func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	return true
 }
 
-// named says which rows a pass leaves alone.
+// named says which rows passes leave alone.
 func (s *stateTrial) named() string {
 	names := s.refused[:min(len(s.refused), mostNamed)]
 	text := inspect.Plural(len(s.refused), "row") + " that passes refuse and leave alone: " + strings.Join(names, ", ")
@@ -154,7 +156,7 @@ func (s *stateTrial) named() string {
 	return text
 }
 
-// warn adds a problem that stops no pass.
+// warn adds a problem that does not stop passes.
 func warn(l *inspect.Findings, err error, before string) {
 	var list inspect.Findings
 	AddFailure(&list, "statuses", err)
