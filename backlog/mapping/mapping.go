@@ -18,34 +18,34 @@ import (
 	"backlog/backlog/pattern"
 )
 
-// A Mapping says how a table is to be understood. Names are as written, never
-// split on a dot.
+// A Mapping says what the columns of a table mean. Names are used as they are written, and are never
+// split at a dot.
 type Mapping struct {
-	Schema    string       `yaml:"schema"` // "": the connection's default
+	Schema    string       `yaml:"schema"` // "": the default of the connection
 	Name      string       `yaml:"name"`
 	ID        []string     `yaml:"id,names" want:"a name or a list of names"` // the key's columns
-	Status    string       `yaml:"status"`                                    // the column of the states' Values; "" if no state has any
+	Status    string       `yaml:"status"`                                    // the column for the Values of states; "" if no state has any
 	Inserted  Time         `yaml:"inserted"`
-	Eligible  *Time        `yaml:"eligible"`                                       // not before; NULL: at once
-	Expires   *Time        `yaml:"expires"`                                        // not after; NULL: never
-	Where     []Condition  `yaml:"where"`                                          // all must hold
-	Touch     []Assignment `yaml:"touch"`                                          // written whenever a record is
-	Attempts  string       `yaml:"attempts"`                                       // counted up at an attempt; "": none
-	LastError string       `yaml:"last_error"`                                     // the error's text; "": none
-	Columns   []string     `yaml:"columns,names" want:"a name or a list of names"` // what the handler is given; nil: every column
+	Eligible  *Time        `yaml:"eligible"`                                       // from then on it may be handled; NULL: at once
+	Expires   *Time        `yaml:"expires"`                                        // until then it may be handled; NULL: it does not expire
+	Where     []Condition  `yaml:"where"`                                          // all of them must hold
+	Touch     []Assignment `yaml:"touch"`                                          // whenever a record is written
+	Attempts  string       `yaml:"attempts"`                                       // a column that counts attempts; "": there is none
+	LastError string       `yaml:"last_error"`                                     // a column for the text of the last error; "": there is none
+	Columns   []string     `yaml:"columns,names" want:"a name or a list of names"` // that handlers get; nil: all columns
 
-	// New has a condition; Success, and Dead if there is one, have an
-	// assignment. Error has one unless it is to Keep.
+	// The states. New has a condition. Success has an assignment, and so has Dead if it is used. Error
+	// has an assignment unless Keep is set.
 	New, Error, Success, Dead State
 
-	Policy *PolicyColumns // what the policy keeps in the row; nil: nothing
-	Once   bool           `json:"-"` // the policy never tries a failed record again, though it keeps nothing
+	Policy *PolicyColumns // the columns of the policy; nil: it has none
+	Once   bool           `json:"-"` // the policy never tries a failed record again, although it has no columns
 
-	Zone *time.Location // of time columns without one; nil: UTC, but nobody said so
+	Zone *time.Location // of time columns that do not name one; nil: UTC, but only by default
 }
 
-// WithDefaults returns the mapping with the defaults of a configuration file for
-// what is missing. The table's name has none.
+// WithDefaults returns the mapping with the defaults that a configuration file has. The name of the table
+// has no default.
 func (m Mapping) WithDefaults() Mapping {
 	if len(m.ID) == 0 {
 		m.ID = []string{"id"}
@@ -62,8 +62,7 @@ func (m Mapping) WithDefaults() Mapping {
 
 var yamlWord = pattern.Lazily(`^[A-Za-z_][A-Za-z0-9_/]*$`)
 
-// InYAML returns the texts as the items of a list, quoted where YAML would take one
-// for something else.
+// InYAML returns the texts as the items of a YAML list. It quotes those that YAML would misread.
 func InYAML(texts ...string) string {
 	other := []string{"null", "true", "false"}
 	list := slices.Clone(texts)
@@ -79,33 +78,32 @@ func InYAML(texts ...string) string {
 type Time struct {
 	Column string         `yaml:"column" required:"created_at"`
 	As     string         `yaml:"as,form"`                                          // native, unix_s, unix_ms, unix_us, julian or text:<layout>; "": the rows tell
-	Zone   *time.Location `yaml:"zone"`                                             // nil: the mapping's
-	Null   string         `yaml:"null" words:"skip oldest newest" called:"meaning"` // what NULL means; "": skip, for Eligible at once and for Expires never
-	Zero   string         `yaml:"zero" words:"skip oldest newest" called:"meaning"` // what a zero date means, likewise
-	Keep   bool           `yaml:"keep"`                                             // write the column back unchanged at settlement, against ON UPDATE
+	Zone   *time.Location `yaml:"zone"`                                             // nil: that of the mapping
+	Null   string         `yaml:"null" words:"skip oldest newest" called:"meaning"` // the meaning of NULL; "": skip, for Eligible at once, for Expires never
+	Zero   string         `yaml:"zero" words:"skip oldest newest" called:"meaning"` // the meaning of a zero date; "": as for Null
+	Keep   bool           `yaml:"keep"`                                             // a settlement writes the old value, because ON UPDATE would change it
 }
 
-// PolicyColumns names the columns of a policy and says what is due by them.
+// PolicyColumns are the columns of a policy, and when records are due by them.
 type PolicyColumns struct {
 	Count, Last string
-	// Of a planned policy, which is due by Next alone; "": a counted one.
+	// Next and InRetry are for a planned policy, by which a record is due at Next; "": it is a counted policy.
 	Next, InRetry string
 
-	// Waits are a counted policy's waits by the number of failures, from 0 on;
-	// the last applies to every later failure.
+	// Waits are the waits of a counted policy by the number of failures, from 0 on. The last one
+	// applies to all higher numbers.
 	Waits   []time.Duration
-	Retries int // records that have failed more often are never due; negative: no end
+	Retries int // after more failures than that a record is never due; negative: there is no limit
 
-	// Refresh are the columns of the refresh policy, in the order of [RefreshColumns];
-	// nil: another policy, and the fields above are its. A column that is not named,
-	// "", is the default one if the table has it. Rule is the column of each row's own
-	// recurrence rule; "": there is none.
+	// Refresh are the columns of the refresh policy, in the order of [RefreshColumns]; nil: it is
+	// another policy, and the fields above are used. An unnamed column, "", is the default one if the
+	// table has that. Rule is the column for each row's own recurrence rule; "": there is none.
 	Refresh Names
 	Rule    string
 }
 
-// RefreshColumn returns the name of a column of the refresh policy, and whether somebody
-// has named it.
+// RefreshColumn returns the name of a column of the refresh policy, and whether the configuration names
+// it.
 func (p *PolicyColumns) RefreshColumn(i int) (name string, named bool) {
 	if i < len(p.Refresh) && p.Refresh[i][0] != "" {
 		return p.Refresh[i][0], true
@@ -113,9 +111,9 @@ func (p *PolicyColumns) RefreshColumn(i int) (name string, named bool) {
 	return RefreshColumns[i], false
 }
 
-// Refreshing returns what is meant under the refresh policy: statuses only show what is
-// so, and those that nobody has named do not matter, and the next start stands for the
-// date of insertion of a table that has none.
+// Refreshing returns the mapping as the refresh policy uses it. Under this policy statuses only show the
+// state of a row, so states that are not configured have none. If the table has no date of insertion, the
+// time of the next start takes its place.
 func (m Mapping) Refreshing(has func(column string) bool) Mapping {
 	for _, s := range m.States() {
 		if !s.Explicit {
@@ -129,12 +127,11 @@ func (m Mapping) Refreshing(has func(column string) bool) Mapping {
 	return m
 }
 
-// A Rule is a recurrence rule as RFC 5545 writes it, or the column that has one for
-// each row.
+// A Rule is a recurrence rule in the notation of RFC 5545, or the column that has one for each row.
 type Rule struct{ Text, Column string }
 
-// The columns of the refresh policy, in the order of PolicyColumns.Refresh. A table
-// must have the first two.
+// The columns of the refresh policy, in the order of PolicyColumns.Refresh. A table must have the first
+// two.
 const (
 	RefreshAt = iota
 	AttemptNo
@@ -146,21 +143,21 @@ const (
 	FailingSince
 )
 
-// RefreshColumns are their default names.
+// RefreshColumns are the default names of these columns.
 var RefreshColumns = [...]string{"refresh_at", "attempt_no", "deadline_at", "attempt_uid", "started_at", "disabled", "disabled_reason", "failing_since"}
 
-// A Value is a scalar as its author wrote it, such as 007 or false. The column's
-// type decides what it becomes.
+// A Value is a scalar as it is written in the configuration, such as 007 or false. The type of the column
+// decides what it becomes.
 type Value struct {
 	Text   string // "" for null
 	Null   bool
-	Quoted bool // a quoted now or +1 is text
+	Quoted bool // now and +1 in quotes are texts
 }
 
-// IsNow reports whether v stands for the time of writing.
+// IsNow reports whether v means the time of writing.
 func (v Value) IsNow() bool { return v.Text == "now" && !v.Quoted }
 
-// IsIncrement reports whether v stands for one more than before.
+// IsIncrement reports whether v means one more than before.
 func (v Value) IsIncrement() bool { return v.Text == "+1" && !v.Quoted }
 
 // Plain returns v without its quotes, to compare it with others.
@@ -174,31 +171,31 @@ func (v Value) String() string {
 	return Show(v.Text)
 }
 
-// A Condition holds where the column equals one of the values; null is IS NULL.
+// A Condition holds if the column equals one of the values, or is NULL if one of the values is null.
 type Condition struct {
 	Column string
 	Values []Value // at least one
 }
 
-// An Assignment sets a column to a value, to the time of the settlement (now)
-// or to one more than it was (+1).
+// An Assignment sets a column to a value, to the time of the settlement (now), or to one more than before
+// (+1).
 type Assignment struct {
 	Column string
 	Value  Value
 }
 
-// A State is a condition that tells which records are in it, and an assignment
-// that gets a record into it. Either Values are both, or When and Set are.
+// A State of records has a condition for the records that are in the state, and an assignment that brings
+// a record into it. Either Values are both, or When and Set are.
 type State struct {
-	Values   []Value      // the status column is one of them, and is set to the first
+	Values   []Value      // the status column is one of them; the first one is written
 	When     []Condition  `yaml:"when"`
 	Set      []Assignment `yaml:"set"`
 	Keep     bool         // the row keeps the state it has
-	Explicit bool         // the author named the state; false: a default
+	Explicit bool         // the configuration has the state; false: it is a default
 }
 
-// OfStatus returns the status column's values for the state, and whether other
-// columns take part in it.
+// OfStatus returns the values of the status column for the state, and whether its condition has other
+// columns too.
 func (m *Mapping) OfStatus(x State) (values []Value, others bool) {
 	values = slices.Clone(x.Values)
 	for _, c := range x.When {
@@ -211,9 +208,8 @@ func (m *Mapping) OfStatus(x State) (values []Value, others bool) {
 	return values, others
 }
 
-// Is returns the state of rows whose status column has one of the values: a
-// record that gets into the state gets the first. The column's type decides
-// what a value becomes, a text or a number.
+// Is returns the state of rows whose status column has one of the values. The first one is written. The
+// type of the column decides whether a value becomes a text or a number.
 func Is(values ...string) State {
 	s := State{Explicit: true}
 	for _, v := range values {
@@ -222,31 +218,30 @@ func Is(values ...string) State {
 	return s
 }
 
-// IsZero reports whether nothing is said of the state.
+// IsZero reports whether the state has no condition and no assignment.
 func (s State) IsZero() bool {
 	return len(s.Values) == 0 && len(s.When) == 0 && len(s.Set) == 0 && !s.Keep
 }
 
-// Mentions reports whether s refers to the column if that is the status column.
+// Mentions reports whether the status column, which is given, is in the condition or the assignment of s.
 func (s State) Mentions(column string) bool {
 	return len(s.Values) > 0 ||
 		slices.ContainsFunc(s.When, func(c Condition) bool { return c.Column == column }) ||
 		slices.ContainsFunc(s.Set, func(a Assignment) bool { return a.Column == column })
 }
 
-// A Named state is one of a mapping, under its name in `statuses:`.
+// A Named state is a state of a mapping with its name in `statuses:`.
 type Named struct {
 	Name string
 	*State
 }
 
-// States returns the states in the order of a record's life.
+// States returns the states in the order in which a record passes through them.
 func (m *Mapping) States() []Named {
 	return []Named{{"new", &m.New}, {"error", &m.Error}, {"success", &m.Success}, {"dead", &m.Dead}}
 }
 
-// Show returns text for messages: quoted unless that is clear without, and not
-// too long.
+// Show returns a text for messages: in quotes unless it is clear without, and cut if it is long.
 func Show(s string) string {
 	odd := func(r rune) bool {
 		return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("_.:/+-", r)
@@ -261,10 +256,9 @@ func Show(s string) string {
 	return strconv.Quote(s)
 }
 
-// Check reports where the table, the states and the policy contradict each
-// other: after a record was handled, its outcome could not be written, or the
-// record would be handled for ever. fail gets the path of a setting and the
-// problem with it.
+// Check reports contradictions between the table, the states and the policy: settings by which an outcome
+// could not be written, or a record would be handled for ever. It calls fail with the path of a setting and
+// with what is wrong with it.
 func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
 	m.checkSetMeetsWhen(fail)
 	m.checkStates(fail)
@@ -275,7 +269,7 @@ func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
 	}
 }
 
-// FirstProblem returns the first of the problems that check reports, as an error, or nil.
+// FirstProblem returns the first problem that check reports as an error, nil if there is none.
 func FirstProblem(check func(fail func(field, problem string))) (err error) {
 	check(func(field, problem string) {
 		err = cmp.Or(err, fmt.Errorf("%s: %s", field, problem))
@@ -283,7 +277,7 @@ func FirstProblem(check func(fail func(field, problem string))) (err error) {
 	return err
 }
 
-// checkHalves reports states whose set leads to where their own when is not met.
+// checkSetMeetsWhen reports states whose assignment does not meet their own condition.
 func (m *Mapping) checkSetMeetsWhen(fail func(path, problem string)) {
 	for _, s := range m.States() {
 		when := m.condition(State{When: s.When})
@@ -296,17 +290,20 @@ func (m *Mapping) checkSetMeetsWhen(fail func(path, problem string)) {
 	}
 }
 
-// checkStates reports outcomes that would leave a record in a state it should leave,
-// or lead it to the state of another outcome.
+// checkStates reports outcomes that would leave a record in its old state, or bring it into the state of
+// another outcome.
 func (m *Mapping) checkStates(fail func(path, problem string)) {
-	isNew, isError := m.condition(m.New), m.condition(m.Error)
-	success, dead := m.condition(m.Success), m.condition(m.Dead)
+	isNew := m.condition(m.New)
+	isError := m.condition(m.Error)
+	success := m.condition(m.Success)
+	dead := m.condition(m.Dead)
 	refuse := func(state, problem, of string) {
 		has := map[string][]Value{"new": m.New.Values, "error": m.Error.Values, "success": m.Success.Values, "dead": m.Dead.Values}
 		hint := "write what does not meet the condition of " + of
 		for _, v := range has[state] {
 			if slices.ContainsFunc(has[of], func(o Value) bool { return o.Plain() == v.Plain() }) {
-				problem, hint = fmt.Sprintf("statuses.%s and statuses.%s are both `%s`: %s", state, of, v, problem), "give each a value of its own"
+				problem = fmt.Sprintf("statuses.%s and statuses.%s are both `%s`: %s", state, of, v, problem)
+				hint = "give each a value of its own"
 				break
 			}
 		}
@@ -336,16 +333,17 @@ func (m *Mapping) checkStates(fail func(path, problem string)) {
 	}
 }
 
-// failedIsNew reports whether a record that has failed is still new.
+// failedIsNew reports whether a failed record would still be new.
 func (m *Mapping) failedIsNew() bool {
 	isNew := m.condition(m.New)
-	return m.Error.Keep || isNew.leadsTo(isNew, m.assignmentsInto(m.Error)[0]) // the first is what is written
+	written := m.assignmentsInto(m.Error)
+	return m.Error.Keep || isNew.leadsTo(isNew, written[0])
 }
 
-// A condition holds, for columns that it speaks of, the values that meet it.
+// A condition has the values that meet it for each of its columns.
 type condition map[string]map[Value]bool
 
-// condition returns the state's, which is empty for a state without one.
+// condition returns the condition of a state, which is empty if it has none.
 func (m *Mapping) condition(s State) condition {
 	if len(s.Values) > 0 {
 		s.When = []Condition{{m.Status, s.Values}}
@@ -360,16 +358,16 @@ func (m *Mapping) condition(s State) condition {
 	return all
 }
 
-// leads reports whether some way into the state leads from one of the conditions
-// to another.
+// leads reports whether an assignment into the state can lead from one of the conditions to the condition
+// to.
 func (m *Mapping) leads(s State, to condition, from ...condition) bool {
 	return len(to) > 0 && slices.ContainsFunc(m.assignmentsInto(s), func(set []Assignment) bool {
 		return slices.ContainsFunc(from, func(c condition) bool { return c.leadsTo(to, set) })
 	})
 }
 
-// leadsTo reports whether every record that met the condition meets the other
-// one after the assignments. An increment is trusted to lead away.
+// leadsTo reports whether every record that meets c meets the condition to after the assignments. An
+// increment is assumed to lead away from any condition.
 func (c condition) leadsTo(to condition, set []Assignment) bool {
 	for column, values := range to {
 		if i := slices.IndexFunc(set, func(a Assignment) bool { return a.Column == column }); i >= 0 {
@@ -383,17 +381,17 @@ func (c condition) leadsTo(to condition, set []Assignment) bool {
 				return false
 			}
 		}
-		if len(c[column]) == 0 { // nothing is known of it
+		if len(c[column]) == 0 { // c says nothing about the column
 			return false
 		}
 	}
 	return true
 }
 
-// excludes reports whether v is not among the values. A moment never is.
+// excludes reports whether v is not among the values. The current time never is.
 func excludes(values map[Value]bool, v Value) bool { return v.IsNow() || !values[v.Plain()] }
 
-// ways returns the ways into a state: one for each value, or its assignments.
+// assignmentsInto returns the possible assignments into a state. The first one is what a settlement writes.
 func (m *Mapping) assignmentsInto(s State) (ways [][]Assignment) {
 	for _, v := range s.Values {
 		ways = append(ways, []Assignment{{m.Status, v}})
@@ -404,28 +402,27 @@ func (m *Mapping) assignmentsInto(s State) (ways [][]Assignment) {
 	return ways
 }
 
-// sameSet reports whether the assignments are the same, in any order.
+// sameSet reports whether both have the same assignments, in any order.
 func sameSet(a, b []Assignment) bool {
 	return len(a) > 0 && len(a) == len(b) &&
 		!slices.ContainsFunc(a, func(x Assignment) bool { return !slices.Contains(b, x) })
 }
 
-// A Policy is what a mapping has to know of the configured policy.
+// A Policy is what [Mapping.Check] has to know about the configured policy.
 type Policy struct {
 	Name    string
-	Once    bool // no record is tried a second time, although the policy keeps no state
+	Once    bool // no record is tried a second time, although the policy has no columns
 	Columns Names
 }
 
-// Names are the columns of a policy, each with its default name: the count, the
-// time of the last failure and, if it plans, the time of the next attempt and
-// whether one is planned.
+// Names are the columns of a policy, each with its default name: the number of failures and the time of the
+// last one. A policy that plans also has the time of the next attempt, and whether one is planned.
 type Names [][2]string
 
-// checkWrites reports columns that would be written twice in one statement,
-// which databases refuse, and key columns that would be written at all.
+// checkWrites reports columns that a statement would write twice, which databases refuse, and key columns
+// that would be written.
 func (m *Mapping) checkWrites(p Policy, fail func(path, problem string)) {
-	owner := make(map[string]string) // of a column that is taken: the path of the key that takes it
+	owner := make(map[string]string) // from a column that is taken to the path of the setting that takes it
 	claim := func(column, path string) {
 		if by, taken := owner[column]; taken {
 			fail(path, fmt.Sprintf("the column %s is taken by %s; remove one of them", Show(column), by))
@@ -438,12 +435,15 @@ func (m *Mapping) checkWrites(p Policy, fail func(path, problem string)) {
 	}
 	claim(m.Status, "table.status")
 	kept := make(map[string]bool)
-	for i, t := range []*Time{&m.Inserted, m.Eligible, m.Expires} {
+	keep := func(setting string, t *Time) {
 		if t != nil && t.Keep && !kept[t.Column] {
 			kept[t.Column] = true
-			claim(t.Column, []string{"table.inserted", "table.eligible", "table.expires"}[i]+".keep")
+			claim(t.Column, setting+".keep")
 		}
 	}
+	keep("table.inserted", &m.Inserted)
+	keep("table.eligible", m.Eligible)
+	keep("table.expires", m.Expires)
 	for _, a := range m.Touch {
 		claim(a.Column, "table.touch."+Show(a.Column))
 	}
@@ -459,9 +459,9 @@ func (m *Mapping) checkWrites(p Policy, fail func(path, problem string)) {
 	}
 }
 
-// maySet has the states whose set may name a column that the key at the path
-// takes. Attempts are not counted at a reset to new, and error texts are not
-// written at a success either: both are there to be cleared.
+// maySet has the states whose assignment may name a column that another setting takes. Attempts are not
+// counted when a record becomes new again, and no error text is written then or at a success, so that
+// these states may clear the columns.
 var maySet = map[string][]string{
 	"table.status": {"new", "error", "success", "dead"}, "table.attempts": {"new"}, "table.last_error": {"new", "success"},
 }
@@ -471,11 +471,13 @@ func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
 	refresh := p.Name == "refresh"
 	var count int
 	last := 1
-	if refresh { // by the next start, which may be named as the date of insertion to say more about it
-		count, last = AttemptNo, RefreshAt
+	if refresh { // RefreshAt may be configured as the date of insertion, in order to describe its form
+		count = AttemptNo
+		last = RefreshAt
 	}
 	for i, c := range p.Columns {
-		column, path := c[0], "policy."+p.Name+".columns."+c[1]
+		column := c[0]
+		path := "policy." + p.Name + ".columns." + c[1]
 		is := func(t *Time) bool { return t != nil && t.Column == column }
 		touched := slices.IndexFunc(m.Touch, func(a Assignment) bool { return a.Column == column })
 		switch {
@@ -486,7 +488,7 @@ func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
 		case i == count && column == m.Attempts:
 			fail("table.attempts", fmt.Sprintf("the policy %s counts in the column %s already; remove table.attempts", p.Name, Show(column)))
 		case i == last && touched >= 0 && !refresh && m.Touch[touched].Value.IsNow():
-			// Each touch writes the time, and the policy writes a failure's.
+			// Both write the time: touch at every write, and the policy at a failure.
 		case i == last && touched >= 0 && !refresh:
 			fail("table.touch."+Show(column), "the policy "+p.Name+" writes the time of a failure there; write now or remove it")
 		default:
@@ -495,7 +497,7 @@ func (m *Mapping) checkPolicy(p Policy, claim, fail func(string, string)) {
 	}
 }
 
-// DidYouMean asks for the name that was probably meant, in front of the hint.
+// DidYouMean returns the hint, after a question for the name that was probably meant.
 func DidYouMean(got string, names []string, hint string) string {
 	if best := Near(got, names); best != "" {
 		return "did you mean " + Show(best) + "? " + hint
@@ -503,7 +505,7 @@ func DidYouMean(got string, names []string, hint string) string {
 	return hint
 }
 
-// DidYouMeanFile is DidYouMean for a file: it looks at those of its kind beside it.
+// DidYouMeanFile is [DidYouMean] for a file. It considers files with the same extension in its folder.
 func DidYouMeanFile(path, hint string) string {
 	ext := filepath.Ext(path)
 	like, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+ext))
@@ -516,17 +518,18 @@ func DidYouMeanFile(path, hint string) string {
 	return hint
 }
 
-// Near returns the word that was probably meant, "" if none is near.
+// Near returns the one of the words that was probably meant, "" if none is similar.
 func Near(got string, words []string) (best string) {
 	got = normalized(got)
 	least := len(got)/3 + 1
 	for _, w := range words {
 		n := levenshtein.ComputeDistance(got, normalized(w))
-		if letters(got) == letters(normalized(w)) { // swapped
+		if letters(got) == letters(normalized(w)) { // two letters are swapped
 			n = min(n, 1)
 		}
 		if n < least {
-			best, least = w, n
+			best = w
+			least = n
 		}
 	}
 	return best
@@ -534,13 +537,14 @@ func Near(got string, words []string) (best string) {
 
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// fold makes maxAge, max-age and MAX_AGE alike. What is too long to be a slip
-// of any key is cut, which bounds the work of comparing.
+// normalized returns the same text for maxAge, max-age and MAX_AGE. It cuts what is too long to be a typo
+// of any key, which limits the work of comparing.
 func normalized(s string) string {
 	s = s[:min(len(s), 40)]
 	return strings.ToLower(separators.Replace(s))
 }
 
+// letters returns the sorted letters of a text.
 func letters(s string) string {
 	b := []byte(s)
 	slices.Sort(b)

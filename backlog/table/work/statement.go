@@ -9,34 +9,34 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// A kind is what a token of SQL is.
+// A kind is the kind of a token.
 type kind int
 
 const (
 	other  kind = iota
 	blank       // white space or a comment
-	quoted      // a string or a name, in whichever quotes
+	quoted      // a string or a name in quotes of any kind
 	parameter
 	word
-	broken // a quotation without an end
+	broken // a quotation that does not end
 )
 
-// A token is a piece of a statement as the database reads it.
+// A token is a piece of a statement, split as the database does it.
 type token struct {
 	kind kind
 	text string
-	end  string // of a broken one: what is missing
+	end  string // of a broken token: the missing quotation mark
 }
 
 var (
 	wordPattern   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_$]*`)
 	namePattern   = regexp.MustCompile(`^[\pL_][\pL\pN_]*`)
 	dollarPattern = regexp.MustCompile(`^\$(?:[\pL_][\pL\pN_]*)?\$`)
-	// A string goes on in quotes on another line.
+	// A string may continue in quotes on another line.
 	continued = regexp.MustCompile(`^\s*\n\s*'`)
 )
 
-// next is the token that the statement begins with.
+// nextToken returns the token with which the rest of a statement begins.
 func nextToken(s string, x *db.Text) token {
 	if n := len(s) - len(strings.TrimLeft(s, " \t\r\n\f\v")); n > 0 {
 		return token{kind: blank, text: s[:n]}
@@ -81,7 +81,7 @@ func commentLength(s string, x *db.Text) int {
 	case strings.HasPrefix(s, "/*"):
 		return blockLength(s, x.EscapeStrings)
 	case strings.HasPrefix(s, "--"):
-		if x.HashComments && len(s) > 2 && s[2] > ' ' { // two signs of a subtraction
+		if x.HashComments && len(s) > 2 && s[2] > ' ' { // two minus signs
 			return 0
 		}
 	case !x.HashComments || s[0] != '#':
@@ -91,7 +91,8 @@ func commentLength(s string, x *db.Text) int {
 	return len(line)
 }
 
-// blockLength returns the length of the comment in /* */ that s begins with.
+// blockLength returns the length of the comment in /* */ that s begins with. In some databases such
+// comments nest.
 func blockLength(s string, nests bool) int {
 	depth := 1
 	for i := 2; i < len(s); i++ {
@@ -110,8 +111,8 @@ func blockLength(s string, nests bool) int {
 	return len(s)
 }
 
-// quotation is the token up to the end of the quotation that begins at s[from]. A doubled
-// quotation mark is a part of it.
+// quotation returns the token that ends with the quotation beginning at s[from]. A doubled quotation
+// mark does not end it.
 func quotation(s string, from int, backslashes bool) token {
 	quote := s[from]
 	for i := from + 1; i < len(s); i++ {
@@ -128,7 +129,7 @@ func quotation(s string, from int, backslashes bool) token {
 	return token{kind: broken, text: s, end: string(quote)}
 }
 
-// escapeString is the token of a string E'…' with what continues it.
+// escapeString returns the token of a string E'…', including its continuations on other lines.
 func escapeString(s string) token {
 	t := quotation(s, 1, true)
 	for t.kind == quoted {
@@ -141,7 +142,7 @@ func escapeString(s string) token {
 	return t
 }
 
-// until is the token up to the next end behind its first n bytes.
+// until returns the token that ends with the first end behind the first n bytes.
 func until(s string, n int, end string) token {
 	at := strings.Index(s[n:], end)
 	if at < 0 {
@@ -150,23 +151,23 @@ func until(s string, n int, end string) token {
 	return token{kind: quoted, text: s[:n+at+len(end)]}
 }
 
-// A parser reads a statement.
+// A parser parses a statement token by token.
 type parser struct {
 	x     *db.Text
 	param func(name string, bare bool) (string, error)
 
-	out   strings.Builder // with the parameters replaced
+	out   strings.Builder // the statement with placeholders
 	verb  string
-	depth int  // of parentheses
-	seen  bool // there is more than comments
-	ended bool // by a semicolon
-	limit bool // only an argument may come: it is behind LIMIT or OFFSET
+	depth int  // of nested parentheses
+	seen  bool // the statement consists of more than comments
+	ended bool // a semicolon has ended it
+	limit bool // the last word was LIMIT or OFFSET, behind which the database takes no expression
 }
 
-// parseSQL reads the n-th statement and replaces its parameters by what param
-// returns for them: :column, or :"column" for names of other than letters, digits
-// and underscores. A bare one stands where the database takes no expression. The
-// errors are [*db.Problem]s.
+// parseSQL parses the n-th statement and replaces its parameters by the text that param returns for
+// them. A parameter is :column, or :"column" for a name with characters other than letters, digits and
+// underscores. bare tells param that the database takes a placeholder there, but no expression. Errors
+// are [*db.Problem]s.
 func parseSQL(source string, n int, x *db.Text, param func(name string, bare bool) (string, error)) (step, error) {
 	p := parser{x: x, param: param}
 	refuse := func(cure, what string) (step, error) {
@@ -228,7 +229,7 @@ func (p *parser) add(t token) error {
 	return nil
 }
 
-// word takes note of a word in capitals.
+// word notes a word, which is in capitals.
 func (p *parser) word(w string) {
 	p.limit = p.x.PlainLimit && (w == "LIMIT" || w == "OFFSET")
 	if p.verb == "" || p.verb == "WITH" && p.depth == 0 && (slices.Contains(changing, w) || slices.Contains(reading, w)) {
@@ -236,7 +237,7 @@ func (p *parser) word(w string) {
 	}
 }
 
-// parameterName returns the name that a parameter is written with.
+// parameterName returns the name of the column in the text of a parameter.
 func parameterName(text string) string {
 	name := text[1:]
 	if name[0] == '"' {

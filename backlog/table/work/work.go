@@ -19,19 +19,17 @@ import (
 	"backlog/internal/lists"
 )
 
-// A SQLHandler is a handler that does its work in the database of the records, by SQL
-// statements: each record's in one transaction with its settlement, so that a
-// success happens exactly once, whatever is killed and when.
+// A SQLHandler handles records by SQL statements in the database of the records. The statements
+// for a record and its settlement are one transaction, so that a success happens exactly once, even
+// if the program or the server is killed.
 //
-// The transaction begins with a look at the row, which must still have the state
-// that was read and stays so for others until the end; then come the statements,
-// which see it as it was, and at last the settlement. Statements may change the
-// row's status themselves, or delete the row: then that is how it is settled.
+// The transaction locks the row first, and verifies that it still has the state that was read. Then
+// come the statements, which still see that state, and finally the settlement. A statement may
+// itself change the status of the row or delete the row. Then that is how the record is settled.
 //
-// A statement that fails, or that is to change rows and finds none, undoes all
-// of it: the record is an error. That is no attempt where the database is
-// away, or locked by another program for too long; and where the user lacks a
-// right, the pass ends.
+// If a statement fails, or should change rows but finds none, all of it is rolled back, and the
+// attempt has failed. It does not count as an attempt if the database is unavailable, or locked by
+// another program for too long. If the user lacks a right, the pass ends.
 //
 // All methods may be called concurrently.
 type SQLHandler struct {
@@ -40,9 +38,9 @@ type SQLHandler struct {
 	steps         []step
 	allowZeroRows bool
 	prepared      db.Statements
-	reread        []string // quoted: the columns whose values records do not have as they are stored
+	reread        []string // quoted columns whose stored values are read again, because records have them in another form
 
-	Log *slog.Logger // gets what is done for each record, at DEBUG; nil: none
+	Log *slog.Logger // logs the exchange for each record at DEBUG; nil: nothing is logged
 }
 
 var (
@@ -51,38 +49,37 @@ var (
 	_ backlog.TrialHandler      = (*SQLHandler)(nil)
 )
 
-// Settings are what the configuration says of a SQLHandler.
+// Settings are the configuration of a SQLHandler.
 type Settings struct {
-	Statements    []string `yaml:"sql,repeat" want:"an SQL statement or a list of them"` // with :column for the record's values
-	AllowZeroRows bool     `yaml:"allow_zero_rows"`                                      // whether a statement that changes no row has worked
+	Statements    []string `yaml:"sql,repeat" want:"an SQL statement or a list of them"` // with :column for a value of the record
+	AllowZeroRows bool     `yaml:"allow_zero_rows"`                                      // a statement that changes no row has succeeded
 }
 
-// A step is one of the statements.
+// A step is one of the handler's statements.
 type step struct {
 	source  string  // as it was written
 	text    string  // with placeholders
 	verb    string  // what it does, in capitals: INSERT, also after WITH
-	from    []param // what is bound, in order
-	changes bool    // it is there to change rows
+	from    []param // the parameters, in order
+	changes bool    // it should change rows
 }
 
-// A param is where a statement's parameter comes from.
+// A param is the origin of a parameter's value.
 type param struct {
 	name        string
-	keyPart     int // part of the key; -1: none
-	columnIndex int // among the handler's columns; -1: none
-	rereadIndex int // among the columns that are read again; -1: none
+	keyPart     int // index of a part of the key; -1: it is none
+	columnIndex int // index among the columns that handlers get; -1: it is none of them
+	rereadIndex int // index among the columns that are read again; -1: it is none of them
 }
 
-// New returns the handler that runs the statements, in order, for each of
-// the table's records.
+// New returns a handler that runs the statements, in order, for each record of the table.
 //
-// :column, or :"any column", stands for the value that the record has in the
-// column, one of the key or of those that the handler is given. It is bound as
-// it is stored and with the column's type, never made a part of the text. The statements select, insert,
-// update and delete; those that are to change rows and change none are errors
-// unless allowZeroRows. What is wrong with them is a [*db.Problem]; New does
-// not ask the database.
+// In a statement :column, or :"any column", is a parameter for the record's value in a column of the
+// key or a column that handlers get. The value is bound as it is stored and with the type of the
+// column; it never becomes a part of the text. The statements may select, insert, update and delete.
+// Those that should change rows but change none are errors, unless allowZeroRows is set.
+//
+// An invalid statement is a [*db.Problem]. New does not ask the database.
 func New(t *table.Table, statements []string, allowZeroRows bool) (*SQLHandler, error) {
 	w := &SQLHandler{t: t, d: t.DB(), allowZeroRows: allowZeroRows, prepared: db.Statements{Plain: !t.DB().Text().Prepares}}
 	for _, text := range statements {
@@ -104,9 +101,8 @@ var (
 	ending   = []string{"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 )
 
-// newStep is the n-th statement. Only what works on rows is let through: what else
-// there is, such as PRAGMA, ATTACH or VACUUM, cannot be undone or ends the
-// transaction on one database or another.
+// newStep parses the n-th statement. It accepts only statements about rows. Others, such as PRAGMA,
+// ATTACH or VACUUM, end the transaction or cannot be rolled back in one database or another.
 func (w *SQLHandler) newStep(source string, n int) (step, error) {
 	text := w.d.Text()
 	var from []param
@@ -135,9 +131,11 @@ func (w *SQLHandler) newStep(source string, n int) (step, error) {
 	return step{}, db.Problemf("write one that begins with "+strings.Join(changing, ", ")+", SELECT or WITH", "handler.sql: statement %d, %s, does not work on rows", n, beginning(out.source))
 }
 
-// param returns the parameter of the n-th statement that stands for the column of that name.
+// param returns the origin of a parameter of the n-th statement, and its column.
 func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
-	cat, fold, m := w.t.Catalog(), w.d.Text().FoldsNames, w.t.Mapping()
+	cat := w.t.Catalog()
+	fold := w.d.Text().FoldsNames
+	m := w.t.Mapping()
 	c := cat.Find(name, fold)
 	if c == nil {
 		return param{}, nil, cat.MissingColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
@@ -157,23 +155,23 @@ func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
 	return p, c, nil
 }
 
-// value returns the parameter's value as it is stored. again are the values of the
-// columns that are read again.
-func (p param) value(r *backlog.Record, again []any) any {
+// value returns the value of the parameter as it is stored. reread are the values of the columns that
+// were read again.
+func (p param) value(r *backlog.Record, reread []any) any {
 	switch {
 	case p.keyPart >= 0:
 		return r.Key.Part(p.keyPart)
 	case p.rereadIndex >= 0:
-		return again[p.rereadIndex]
+		return reread[p.rereadIndex]
 	}
 	if v, ok := r.Values[p.columnIndex].(json.RawMessage); ok {
-		return string(v) // else it would be bound as a BLOB
+		return string(v) // the driver would bind a RawMessage as a BLOB
 	}
 	return r.Values[p.columnIndex]
 }
 
-// readAgain returns what the row has in the columns that records have in another form,
-// such as arrays as JSON.
+// readAgain returns the stored values of the columns that records have in another form, such as
+// arrays, which they have as JSON.
 func (w *SQLHandler) readAgain(ctx context.Context, tx *sql.Tx, r *backlog.Record) ([]any, error) {
 	if len(w.reread) == 0 {
 		return nil, nil
@@ -181,8 +179,7 @@ func (w *SQLHandler) readAgain(ctx context.Context, tx *sql.Tx, r *backlog.Recor
 	return w.t.Stored(ctx, tx, r.Key, w.reread)
 }
 
-// Steps returns how many statements there are and the columns that they have
-// for parameters, each once.
+// Steps returns the number of statements and the columns of their parameters, each once.
 func (w *SQLHandler) Steps() (n int, parameters []string) {
 	for _, s := range w.steps {
 		parameters = append(parameters, lists.Map(s.from, func(p param) string { return p.name })...)
@@ -190,12 +187,11 @@ func (w *SQLHandler) Steps() (n int, parameters []string) {
 	return len(w.steps), lists.Distinct(parameters)
 }
 
-// Prepare reports nothing: [New] has read the statements, and all else is the database's to say.
+// Prepare does nothing: [New] has read the statements, and everything else only the database knows.
 func (w *SQLHandler) Prepare() error { return nil }
 
-// Check proves that the database understands the statements and that the user
-// may run them, as far as it says so before it does, changing nothing. It is a
-// [*db.Problem] if not.
+// Check verifies that the database understands the statements and that the user may run them, as far as
+// the database says so in advance. It changes nothing. It returns a [*db.Problem] if not.
 func (w *SQLHandler) Check(ctx context.Context) error {
 	return w.d.Do(ctx, func(ctx context.Context) error {
 		for i, s := range w.steps {
@@ -207,8 +203,8 @@ func (w *SQLHandler) Check(ctx context.Context) error {
 	})
 }
 
-// refused makes a *db.Problem of the error by which the database refused to prepare the
-// n-th statement, or the user the right to it, unless it is one that passes.
+// refused returns a *db.Problem for the error with which the database refused to prepare the n-th
+// statement. A transient error is returned unchanged.
 func (w *SQLHandler) refused(n int, err error) error {
 	switch {
 	case w.d.IsTransient(err):
@@ -234,15 +230,15 @@ func (w *SQLHandler) HandleAndSettle(ctx context.Context, r *backlog.Record, now
 	}, r)
 }
 
-// Handle does the work without settling the record: at least once, then. The
-// engine calls HandleAndSettle.
+// Handle runs the statements without settling the record, so that they may run again for it. The
+// engine calls HandleAndSettle instead.
 func (w *SQLHandler) Handle(ctx context.Context, r *backlog.Record) error {
 	return w.transact(ctx, w.t.InTx, r)
 }
 
-// Try implements [backlog.TrialHandler]: it is HandleAndSettle, but undoes all of it. A record
-// that is not pending is not settled. The time that the settlement writes, where it writes
-// one, is the record's own time of insertion. Other programs cannot write meanwhile.
+// Try implements [backlog.TrialHandler]. It does what HandleAndSettle does and rolls back. It does not
+// settle a record that is not pending. If the settlement writes a time, that is the record's time of
+// insertion. Other programs cannot write to an SQLite file during the trial.
 func (w *SQLHandler) Try(ctx context.Context, r *backlog.Record) error {
 	inserted := func() time.Time { return r.Inserted }
 	return w.transact(ctx, func(ctx context.Context, work func(*sql.Tx) error) error {
@@ -255,12 +251,12 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 	var sent, got strings.Builder
 	logged := w.Log != nil && w.Log.Enabled(ctx, slog.LevelDebug)
 	defer backlog.LogExchange(ctx, w.Log, r, func() (string, string) { return sent.String(), got.String() })
-	again, err := w.readAgain(ctx, tx, r)
+	reread, err := w.readAgain(ctx, tx, r)
 	if err != nil {
 		return err
 	}
 	for i, s := range w.steps {
-		values := lists.Map(s.from, func(p param) any { return p.value(r, again) })
+		values := lists.Map(s.from, func(p param) any { return p.value(r, reread) })
 		if logged {
 			s.show(&sent, i+1, values)
 		}
@@ -280,7 +276,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 	return nil
 }
 
-// show writes the statement and what is bound to its parameters.
+// show writes the statement and the values of its parameters.
 func (s *step) show(b *strings.Builder, n int, values []any) {
 	fmt.Fprintf(b, "statement %d:\n    %s\n", n, strings.ReplaceAll(s.source, "\n", "\n    "))
 	var bound []string
@@ -290,7 +286,7 @@ func (s *step) show(b *strings.Builder, n int, values []any) {
 	b.WriteString(strings.Join(lists.Distinct(bound), ""))
 }
 
-// showValue returns the value for people, the beginning of a long one.
+// showValue returns a value for people. Of a long text it returns the beginning.
 func showValue(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -323,20 +319,19 @@ func (s *stepError) Error() string {
 
 func (s *stepError) Unwrap() error { return s.err }
 
-// Describe implements [backlog.ConfiguredHandler]. More calls at a time would only wait
-// for each other, in the time that the record has.
+// Describe implements [backlog.ConfiguredHandler]. More concurrent calls would only wait for each
+// other, while the timeout of their records runs.
 func (w *SQLHandler) Describe() backlog.Description {
-	if w.d.Text().File || w.d.Write == nil { // nil: it is open to be read only
+	if w.d.Text().File || w.d.Write == nil { // nil: it is open for reading only
 		return backlog.Description{MaxConcurrency: 1}
 	}
-	// One connection is for reading and settling.
+	// One connection is needed for reading pages and for settling.
 	return backlog.Description{MaxConcurrency: max(1, w.d.Write.Stats().MaxOpenConnections-1)}
 }
 
-// transact runs the statements for the record in the transaction that in makes. Its
-// own errors are those that handlers give: what keeps the work from beginning is
-// none of the record's.
-func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func(*sql.Tx) error) error, r *backlog.Record) error {
+// transact runs the statements for a record in a transaction. begin begins the transaction, calls work in
+// it, and ends it. If the transaction did not begin, the error says that the record was not attempted.
+func (w *SQLHandler) transact(ctx context.Context, begin func(ctx context.Context, work func(*sql.Tx) error) error, r *backlog.Record) error {
 	if w.d.Write == nil {
 		return backlog.Unstarted(db.Problemf("open it to be written to", "the database is open to be read only"))
 	}
@@ -345,7 +340,7 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 		if err := w.prepare(ctx); err != nil {
 			return err
 		}
-		return in(ctx, func(tx *sql.Tx) error {
+		return begin(ctx, func(tx *sql.Tx) error {
 			begun = true
 			return w.run(ctx, tx, r)
 		})
@@ -356,7 +351,7 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 		return err
 	case ctx.Err() != nil && !begun:
 		return fmt.Errorf("%w: another transaction was not over in time: %w", backlog.ErrUnavailable, context.Cause(ctx))
-	case ctx.Err() != nil && isStep: // the driver's error says no more than that
+	case ctx.Err() != nil && isStep: // the driver's error only says that ctx is done
 		return &stepError{s.n, context.Cause(ctx)}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -366,7 +361,7 @@ func (w *SQLHandler) transact(ctx context.Context, in func(context.Context, func
 	return w.d.Wrap(ctx, err)
 }
 
-// prepare prepares the statements when they are first needed.
+// prepare prepares the statements that are not prepared yet.
 func (w *SQLHandler) prepare(ctx context.Context) error {
 	for i, s := range w.steps {
 		if err := w.prepared.Prepare(ctx, w.d.Write, s.text); err != nil {
