@@ -12,37 +12,36 @@ import (
 	"backlog/tiers"
 )
 
-// A Row is one row of the table, whether its record is pending or not.
+// A Row is any row of the table, also one that is not pending.
 type Row struct {
 	backlog.Record
 	State    backlog.RowState
-	Filtered bool   // the configured filter leaves it out
+	Filtered bool   // the filter of the mapping leaves it out
 	NoStatus bool   // its status is NULL
-	NoDate   string // where Inserted is zero, what that means: skip, oldest or newest
-	// Unreadable is why no pass takes the row: one of its dates cannot be read or
-	// right, or is missing and such rows are skipped.
+	NoDate   string // what a missing date means if Inserted is zero: skip, oldest or newest
+	// Unreadable is why no pass takes the row: one of its dates is invalid or implausible, or is missing
+	// while such rows are skipped.
 	Unreadable error
 
-	Eligible, Expires time.Time // zero: none
+	Eligible, Expires time.Time // zero: it has none
 
 	Attempts  *int    // nil: the table does not count them
-	LastError *string // nil: none is known
+	LastError *string // nil: there is none, or the table does not keep it
 
-	Zone *time.Location // of the dates in texts about it; nil: UTC
+	Zone *time.Location // of the dates in texts; nil: UTC
 }
 
-// An Explanation says whether a record would be tried in a pass now and when
-// it will be.
+// An Explanation says whether a pass would take a record now, and when one will.
 type Explanation struct {
 	Due    bool      // a pass of the widest tier would take it now
-	Reason string    // a clause for people: "it is new"
+	Reason string    // a clause for people, such as "it is new"
 	Next   time.Time // the tick at which it will be tried if nothing changes; zero: never
-	Tier   string    // whose pass that is
+	Tier   string    // the tier of that tick
 }
 
-// Explain tells for a row what the schedule and the policy do with it from now
-// on; a tick that is now is one to come. It is exact but for what is decided
-// only when a pass runs: by caps, aborts, pauses and passes that overlap.
+// Explain says what the schedule and the policy do with a row from now on. A tick at this moment still counts
+// as one to come. The answer is exact, except for what only running passes decide: caps, aborts, pauses, and
+// passes that overlap.
 func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explanation {
 	from, why, ok := r.availableFrom(p, now)
 	if !ok {
@@ -59,26 +58,28 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		from = now
 	}
 	for _, t := range s.Tiers() {
-		// The first tick at or after from. What a tier does not reach then
-		// it does not reach later.
+		// This is the first tick at or after from. A tier that does not reach the row's age then does not
+		// reach it later either.
 		at := t.Next(from.Add(-1))
 		if !x.Next.IsZero() && at.After(x.Next) || !r.Reached(backlog.TierPass(s, t), at) {
 			continue
 		}
-		// Of the tiers that tick together the widest starts: it comes last.
-		x.Next, x.Tier = at, t.Name
+		// Of several tiers with this tick the widest starts, which is the last one here.
+		x.Next = at
+		x.Tier = t.Name
 	}
 	switch {
 	case x.Next.IsZero():
 		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", reach)
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
-		x.Next, x.Tier = time.Time{}, ""
+		x.Next = time.Time{}
+		x.Tier = ""
 		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires, r.Zone)
 	}
 	return x
 }
 
-// StatusText returns the row's status and, where that is another word, its state.
+// StatusText returns the status of the row, and its state if that is another word.
 func (r *Row) StatusText() string {
 	if state := r.State.String(); r.Status != state {
 		return fmt.Sprintf("%s (%s)", Shown(r.Status), state)
@@ -86,7 +87,7 @@ func (r *Row) StatusText() string {
 	return r.Status
 }
 
-// Reached reports whether the pass at that time is wide enough.
+// Reached reports whether a pass at that time would reach the row's age.
 func (r *Row) Reached(p backlog.Pass, at time.Time) bool {
 	if r.Inserted.IsZero() {
 		return r.NoDate == "newest" || p.Widest
@@ -94,8 +95,8 @@ func (r *Row) Reached(p backlog.Pass, at time.Time) bool {
 	return !r.Inserted.Before(at.Add(-p.MaxAge))
 }
 
-// Never says why no pass takes the row, however old it is and however often it has
-// failed; "": one may.
+// Never says why no pass will ever take the row, however old it is and however often it has failed. "" means
+// that one may.
 func (r *Row) Never(now time.Time) string {
 	if _, why, ok := r.availableFrom(nil, now); !ok {
 		return why
@@ -103,8 +104,8 @@ func (r *Row) Never(now time.Time) string {
 	return ""
 }
 
-// from returns the first moment at which a pass may take the record, zero for
-// at once, and why; ok is false if none ever will.
+// availableFrom returns the first moment at which a pass may take the record, and why. A zero moment is at
+// once. If ok is false no pass ever may.
 func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	switch {
 	case r.State == backlog.RowSuccess:
@@ -129,12 +130,13 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 		}
 	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
-		at, why = r.Eligible, "it is not eligible before "+Exactly(r.Eligible, r.Zone)
+		at = r.Eligible
+		why = "it is not eligible before " + Exactly(r.Eligible, r.Zone)
 	}
 	return at, why, true
 }
 
-// fromPolicy is from for a record that has failed.
+// retryFrom is availableFrom for a record that has failed, by its policy alone.
 func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Rule().At(backlog.Failed, r.Memory)
 	failed := "it has failed " + times(r.Memory.Failed())
@@ -153,34 +155,37 @@ func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why str
 	return at, fmt.Sprintf("%s, and is due since %s (%s)", failed, Exactly(at, r.Zone), p.Name), true
 }
 
-// died says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
-// [backlog.ReasonExpired] if no tick came any more after its last failure, else "unknown".
+// causeOfDeath says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
+// [backlog.ReasonExpired] if no tick came after its last failure, else "unknown".
 func (r *Row) causeOfDeath(s *tiers.Schedule, p *backlog.Policy, now time.Time) string {
 	const unknown = "unknown"
 	if !p.Keeps() || r.Inserted.IsZero() {
-		return unknown // the row counts no failures, or has no age
+		return unknown // the row has no number of failures, or no age
 	}
 	if p.GivenUp(r.Memory.Failed()) {
 		return backlog.ReasonRetries
 	}
 	old := r.Inserted.Before(now.Add(-s.Widest().MaxAge)) || !r.Expires.IsZero() && r.Expires.Before(now)
-	then, from := *r, r.Inserted
-	if then.State = backlog.RowNew; r.Memory.Failed() > 0 {
-		then.State, from = backlog.RowError, r.Memory.LastFailure
+	before := *r // the row before it died
+	before.State = backlog.RowNew
+	from := r.Inserted
+	if r.Memory.Failed() > 0 {
+		before.State = backlog.RowError
+		from = r.Memory.LastFailure
 	}
-	if old && (r.Memory.Failed() <= 0 || !from.IsZero() && Explain(then, s, p, from.Add(1)).Next.IsZero()) {
+	missedTicks := func() bool { return !from.IsZero() && Explain(before, s, p, from.Add(1)).Next.IsZero() }
+	if old && (r.Memory.Failed() <= 0 || missedTicks()) {
 		return backlog.ReasonExpired
 	}
 	return unknown
 }
 
-// A Sheet is what is known of one record. A value that the record does not have is
-// null in JSON.
+// A Sheet is everything that is known about one record. What the record does not have is null in JSON.
 type Sheet struct {
 	Entry
 	Died *string `json:"died"` // why, as far as the row tells; null: it is not dead
 
-	// What the row remembers, where a policy keeps something there.
+	// The memory of the row, if the policy has columns for it.
 	Failures    *int  `json:"failures"`
 	LastFailure Stamp `json:"last_failure"`
 	Planned     Stamp `json:"planned"`
@@ -188,14 +193,14 @@ type Sheet struct {
 	Eligible Stamp `json:"eligible"`
 	Expires  Stamp `json:"expires"`
 
-	*Attempts // with the policy refresh alone
+	*Attempts // only with the policy refresh
 
-	Lines []string `json:"-"` // for people: a name and its text, divided by a tab
+	Lines []string `json:"-"` // for people: a name, a tab and a text each
 	now   time.Time
 	zone  *time.Location // of the dates in Lines
 }
 
-// Attempts are what the policy refresh keeps of a row, and makes of it.
+// Attempts are the columns of the policy refresh in a row, and what the policy makes of them.
 type Attempts struct {
 	At             Stamp   `json:"refresh_at"`
 	AttemptNo      int     `json:"attempt_no"`
@@ -206,17 +211,17 @@ type Attempts struct {
 	DisabledReason *string `json:"disabled_reason"`
 	Occurrences    []Stamp `json:"occurrences"` // the next three
 	Failure        string  `json:"failure_now"` // what a failure at this moment would write
-	GivesUp        Stamp   `json:"gives_up"`    // by time, at the first failure from then on
+	GivesUp        Stamp   `json:"gives_up"`    // the first failure at or after this time disables the row
 }
 
-// sheet returns one of any row, without lines but for the first.
+// sheet returns the sheet of a row with the first of its lines.
 func (r *Row) sheet(x Explanation, now time.Time) *Sheet {
 	e := &Sheet{Entry: r.entry(x, now), Eligible: Stamp(r.Eligible), Expires: Stamp(r.Expires), now: now, zone: r.Zone}
 	e.addLine("record", Shown(r.Key.String()))
 	return e
 }
 
-// told adds what the table's own columns say of its attempts.
+// addAttempts adds the columns of the mapping that are about attempts.
 func (e *Sheet) addAttempts() {
 	if e.Tried != nil {
 		e.addLine("attempts", strconv.Itoa(*e.Tried))
@@ -226,22 +231,24 @@ func (e *Sheet) addAttempts() {
 	}
 }
 
-// line adds what is known; there may be nothing.
+// addLine adds a line, unless the text is empty.
 func (e *Sheet) addLine(what, text string) {
 	if text != "" {
 		e.Lines = append(e.Lines, what+"\t"+text)
 	}
 }
 
+// addTime adds a line with a time, unless it is zero.
 func (e *Sheet) addTime(what string, t time.Time) {
 	if !t.IsZero() {
 		e.addLine(what, Exactly(t, e.zone)+", "+FromNow(t, e.now))
 	}
 }
 
-// explain adds whether the record is due and when it is tried next.
+// addDue adds whether the record is due and when it is tried next. unless is a qualification of the latter.
 func (e *Sheet) addDue(x Explanation, unless string) *Sheet {
-	due, next := "no: ", "none"
+	due := "no: "
+	next := "none"
 	if x.Due {
 		due = "yes: "
 	}
@@ -253,27 +260,30 @@ func (e *Sheet) addDue(x Explanation, unless string) *Sheet {
 	return e
 }
 
-// Sheet returns what is known of a row that is handled until it succeeds; most is the
-// cap of a pass, 0: none.
+// Sheet returns the sheet of a row, under any policy but refresh. most is the cap of a pass; 0: it has none.
 func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time) *Sheet {
 	if r.NoStatus {
-		r.Status = "NULL" // as status has it
+		r.Status = "NULL" // the command status names it so
 	}
 	x := Explain(r, s, p, now)
 	e := r.sheet(x, now)
 	e.addLine("status", r.StatusText())
-	if e.addTime("inserted", r.Inserted); r.Inserted.IsZero() {
+	e.addTime("inserted", r.Inserted)
+	if r.Inserted.IsZero() {
 		e.addLine("inserted", "-")
 	}
 	if m := r.Memory; m != nil && p.Keeps() {
-		e.Failures, e.LastFailure, e.Planned = &m.Failures, Stamp(m.LastFailure), Stamp(m.Next)
+		e.Failures = &m.Failures
+		e.LastFailure = Stamp(m.LastFailure)
+		e.Planned = Stamp(m.Next)
 		e.addLine("failures", strconv.Itoa(m.Failures))
 		e.addTime("last failure", m.LastFailure)
 		e.addTime("planned for", m.Next)
 	}
 	e.addTime("eligible", r.Eligible)
 	e.addTime("expires", r.Expires)
-	if e.addAttempts(); r.State == backlog.RowDead {
+	e.addAttempts()
+	if r.State == backlog.RowDead {
 		e.Died = new(r.causeOfDeath(s, p, now))
 		e.addLine("died", *e.Died)
 	}
@@ -284,18 +294,25 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 	return e.addDue(x, unless)
 }
 
-// AttemptSheet returns what is known of a row of the policy refresh.
+// AttemptSheet returns the sheet of a row of the policy refresh.
 func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet {
-	x, state := r.explainRefresh(p, s, now), r.Memory
+	x := r.explainRefresh(p, s, now)
+	state := r.Memory
 	a := &Attempts{
-		At: Stamp(state.Next), AttemptNo: state.AttemptNo, Started: Stamp(state.Started), Deadline: Stamp(state.Deadline),
-		UID:          textOrNull(state.UID),
-		FailingSince: Stamp(state.FailingSince), DisabledReason: textOrNull(state.Reason), Failure: FailureNow(p, state, now, r.Zone),
-		Occurrences: []Stamp{},
+		At:             Stamp(state.Next),
+		AttemptNo:      state.AttemptNo,
+		Started:        Stamp(state.Started),
+		Deadline:       Stamp(state.Deadline),
+		UID:            textOrNull(state.UID),
+		FailingSince:   Stamp(state.FailingSince),
+		DisabledReason: textOrNull(state.Reason),
+		Failure:        FailureNow(p, state, now, r.Zone),
+		Occurrences:    []Stamp{},
 	}
 	var planned []string
 	for _, t := range p.Rule.Coming(now, 3) {
-		a.Occurrences, planned = append(a.Occurrences, Stamp(t)), append(planned, Stamp(t).In(r.Zone))
+		a.Occurrences = append(a.Occurrences, Stamp(t))
+		planned = append(planned, Stamp(t).In(r.Zone))
 	}
 	var givesUp time.Time
 	if p.GiveUpAfter > 0 && !state.FailingSince.IsZero() {
@@ -303,7 +320,8 @@ func (r Row) AttemptSheet(s *tiers.Schedule, p Refreshing, now time.Time) *Sheet
 		a.GivesUp = Stamp(givesUp)
 	}
 	e := r.sheet(x, now)
-	e.State, e.Attempts = State(state), a
+	e.State = State(state)
+	e.Attempts = a
 	e.addLine("state", e.State)
 	e.addTime("refresh_at", state.Next)
 	e.addLine("attempt_no", strconv.Itoa(state.AttemptNo))

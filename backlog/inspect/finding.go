@@ -15,19 +15,19 @@ type Finding struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 	Cure   string `json:"cure"`
-	// Warning: the program works all the same, so that OK is true too.
+	// Warning says that the program works nevertheless, so that OK is true too.
 	Warning bool `json:"warning"`
 }
 
-// Findings are what a check has found, in its order.
+// Findings are the results of checks, in their order.
 type Findings []Finding
 
-// AddGood adds that something is as it must be.
+// AddGood adds that something is right.
 func (l *Findings) AddGood(name, format string, args ...any) {
 	*l = append(*l, Finding{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)})
 }
 
-// AddWarning adds what is not as it should be, though the program works all the same.
+// AddWarning adds a problem with which the program works nevertheless.
 func (l *Findings) AddWarning(name, cure, format string, args ...any) {
 	*l = append(*l, Finding{Name: name, OK: true, Warning: true, Detail: fmt.Sprintf(format, args...), Cure: cure})
 }
@@ -54,15 +54,17 @@ func (l Findings) Text() string {
 	return b.String()
 }
 
-// CheckTiers finds tiers that add next to nothing: a tier may tick too seldom for its
-// ages, or less often than a wider one.
+// CheckTiers warns about tiers that add next to nothing, because they tick too seldom for their ages, or not
+// more often than a wider one.
 func (l *Findings) CheckTiers(s *tiers.Schedule) {
 	list := s.Tiers()
 	from := time.Duration(0)
 	reliable := false // whether every record is tried at least once
 	for i, t := range list {
-		gap, text := t.MinInterval(), Often(t)
-		name, age := Shown(t.Name), tiers.FormatDuration(t.MaxAge)
+		gap := t.MinInterval()
+		text := Often(t)
+		name := Shown(t.Name)
+		age := tiers.FormatDuration(t.MaxAge)
 		band := t.MaxAge - from
 		switch {
 		case gap > band && i == len(list)-1 && !reliable:
@@ -84,20 +86,21 @@ func (l *Findings) CheckTiers(s *tiers.Schedule) {
 	}
 }
 
-// CheckPolicy finds delays that the schedule cannot keep, since it looks only at ticks.
+// CheckPolicy warns about delays that the schedule cannot keep, because passes start only at ticks.
 func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
 	if p.Never || p.Retries == 0 {
 		l.AddGood("policy", "%s: a record that has failed once is not tried again", p.Name)
 		return
 	}
-	shortest := time.Duration(0) // a delay of 0 lasts until the next tick and is left out
+	shortest := time.Duration(0) // delays of 0, which end at the next tick, do not count
 	for n := 1; n == 1 || n <= 100 && !p.GivenUp(n); n++ {
 		if least, _ := p.Wait(n); least > 0 && (shortest == 0 || least < shortest) {
 			shortest = least
 		}
 	}
 	tick := s.MinInterval()
-	delay, interval := tiers.FormatDuration(shortest), tiers.FormatDuration(tick)
+	delay := tiers.FormatDuration(shortest)
+	interval := tiers.FormatDuration(tick)
 	switch {
 	case shortest > 0 && shortest < tick:
 		l.AddWarning("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",

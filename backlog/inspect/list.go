@@ -10,8 +10,7 @@ import (
 	"backlog/tiers"
 )
 
-// An Entry is what a list and a [Sheet] have of a record. A value that it does not have is null
-// in JSON.
+// An Entry is what a list shows of a record, and a [Sheet] too. What the record does not have is null in JSON.
 type Entry struct {
 	ID       backlog.Key `json:"id"`
 	Status   string      `json:"status"`
@@ -20,31 +19,32 @@ type Entry struct {
 	Due      bool        `json:"due"`
 	Reason   string      `json:"reason"`
 	Next     Stamp       `json:"next"`
-	Tier     *string     `json:"tier"` // of a list: the band that the age is in; of a sheet: the tier that ticks next
+	Tier     *string     `json:"tier"` // in a list: the band that the age is in; in a sheet: the tier that ticks next
 
-	State     string  `json:"state"` // new, error, success, dead or other; with the policy refresh as [State] has it
+	State     string  `json:"state"` // new, error, success, dead or other; with the policy refresh a word of [State]
 	Tried     *int    `json:"attempts"`
 	LastError *string `json:"last_error"`
 }
 
-// A Purpose is what records are meant for.
+// A Purpose is what a command does with the records that it selects.
 type Purpose int
 
+// The purposes, with the records that they concern by default.
 const (
-	Listed    Purpose = iota // what is pending, unless a state is given
-	Requeued                 // what is dead or failed
-	Discarded                // what is pending or out of retries
+	Listed    Purpose = iota // pending records
+	Requeued                 // dead and failed records
+	Discarded                // pending records, and those out of retries
 )
 
-// Words are the states of a table's rows.
+// Words are the states by which records can be selected, for each [Purpose].
 type Words struct {
-	Named [3][]string // by the purpose: those by which its records may be named
-	Meant [3][]string // and those that it is about where none is named
-	Keyed []string    // those that [Requeued] is about where keys are named
+	Named [3][]string // the states that a user may name
+	Meant [3][]string // the states if the user names none
+	Keyed []string    // the states for [Requeued] if the user names keys
 }
 
 var (
-	// StatusWords are those of rows whose status says what they are.
+	// StatusWords are for tables whose status says what the rows are.
 	StatusWords = Words{
 		Named: [3][]string{
 			Listed:    {"fresh", "failed", "dead", "exhausted", "unreadable"},
@@ -58,7 +58,7 @@ var (
 		},
 		Keyed: failures,
 	}
-	// AttemptWords are those of rows whose attempts have deadlines, see [State].
+	// AttemptWords are for tables of the policy refresh, see [State].
 	AttemptWords = Words{
 		Named: [3][]string{States, States, States},
 		Meant: [3][]string{Listed: {"waiting", "running"}, Requeued: {"failed", "dead"}, Discarded: {"failed", "dead"}},
@@ -68,38 +68,40 @@ var (
 	failures = []string{"failed", "dead", "exhausted", "unreadable"}
 )
 
-// Beyond is the band of records that are older than every tier.
+// Beyond is the name of the band of records that are older than every tier.
 const Beyond = "beyond"
 
+// entry returns what a list and a sheet have in common.
 func (r *Row) entry(x Explanation, now time.Time) Entry {
 	e := Entry{
 		ID: r.Key, Status: r.Status, Inserted: Stamp(r.Inserted),
 		Due: x.Due, Reason: x.Reason, Next: Stamp(x.Next), Tier: textOrNull(x.Tier),
 		State: r.State.String(), Tried: r.Attempts, LastError: r.LastError,
 	}
-	// An infinite date has no age: it is further away than a duration can be long.
+	// An infinite date has no age, because the difference is longer than a duration can be.
 	if age := now.Sub(r.Inserted); !r.Inserted.IsZero() && r.Inserted.Add(age).Equal(now) {
 		e.Age = new(age.Seconds())
 	}
 	return e
 }
 
-// Entry returns what a list has of a row that is handled until it succeeds.
+// Entry returns the entry of a row for a list, under any policy but refresh.
 func (r Row) Entry(s *tiers.Schedule, p *backlog.Policy, now time.Time) Entry {
 	e := r.entry(Explain(r, s, p, now), now)
 	e.Tier = textOrNull(r.band(s, now))
 	return e
 }
 
-// AttemptEntry returns what a list has of a row of the policy refresh, whose age does not matter.
+// AttemptEntry returns the entry of a row of the policy refresh for a list. Its age does not matter.
 func (r Row) AttemptEntry(s *tiers.Schedule, p Refreshing, now time.Time) Entry {
 	e := r.entry(r.explainRefresh(p, s, now), now)
-	e.State, e.Tier = State(r.Memory), nil
+	e.State = State(r.Memory)
+	e.Tier = nil
 	return e
 }
 
-// band returns the name of the tier whose band the row's age is in, [Beyond] if it is in
-// none; empty where it has none.
+// band returns the name of the tier whose band contains the row's age, [Beyond] if none does, and "" if the
+// row is in no band.
 func (r *Row) band(s *tiers.Schedule, now time.Time) string {
 	expired := !r.Expires.IsZero() && r.Expires.Before(now)
 	if r.Unreadable != nil || r.Inserted.IsZero() && r.NoDate == "skip" || expired || r.Eligible.After(now) {
@@ -108,7 +110,7 @@ func (r *Row) band(s *tiers.Schedule, now time.Time) string {
 	return cmp.Or(r.Narrowest(s, now).Name, Beyond)
 }
 
-// Narrowest returns the narrowest tier that reaches the row's age, the zero Tier if none does.
+// Narrowest returns the narrowest tier that reaches the row's age, or the zero Tier.
 func (r *Row) Narrowest(s *tiers.Schedule, now time.Time) (none tiers.Tier) {
 	for _, t := range s.Tiers() {
 		if r.Reached(backlog.TierPass(s, t), now) {
@@ -118,19 +120,23 @@ func (r *Row) Narrowest(s *tiers.Schedule, now time.Time) (none tiers.Tier) {
 	return none
 }
 
-// Line is the record for people, with tabs between cells. Not every table has the last two.
+// Line returns the entry for people, with tabs between cells. attempts and lastError say whether the table
+// has these columns.
 func (e *Entry) Line(attempts, lastError bool, now time.Time) string {
-	cells, tried := []string{Shown(e.ID.String()), Shown(e.Status), "-", Shown(*cmp.Or(e.Tier, new("-"))), "-"}, "-"
+	age := "-"
 	if e.Age != nil {
-		cells[2] = Shortly(now.Sub(time.Time(e.Inserted)))
+		age = Shortly(now.Sub(time.Time(e.Inserted)))
 	}
+	next := "-"
 	if t := time.Time(e.Next); !t.IsZero() {
-		cells[4] = FromNow(t, now)
+		next = FromNow(t, now)
 	}
-	if e.Tried != nil {
-		tried = strconv.Itoa(*e.Tried)
-	}
+	cells := []string{Shown(e.ID.String()), Shown(e.Status), age, Shown(*cmp.Or(e.Tier, new("-"))), next}
 	if attempts {
+		tried := "-"
+		if e.Tried != nil {
+			tried = strconv.Itoa(*e.Tried)
+		}
 		cells = append(cells, tried)
 	}
 	if lastError {

@@ -8,11 +8,11 @@ import (
 	"backlog/tiers"
 )
 
-// States are the words of [State].
+// States are the results of [State].
 var States = []string{"waiting", "running", "disabled", "finished"}
 
-// State returns the word for what a row is doing under the refresh policy: running,
-// disabled, finished (no further start is planned) or waiting.
+// State returns what a row of the policy refresh is doing: running, disabled, finished (no further start is
+// planned) or waiting.
 func State(s *backlog.Memory) string {
 	switch {
 	case !s.Deadline.IsZero():
@@ -25,8 +25,8 @@ func State(s *backlog.Memory) string {
 	return "waiting"
 }
 
-// A Recurrence is when a row is planned next: the first time strictly after the given
-// one, false if there is none.
+// A Recurrence returns the first time after the given one at which a row is planned, and false if there is
+// none.
 type Recurrence func(time.Time) (time.Time, bool)
 
 // Coming returns the next n occurrences after now.
@@ -37,8 +37,8 @@ func (r Recurrence) Coming(now time.Time, n int) (list []time.Time) {
 	return list
 }
 
-// ShortestGap returns the shortest time between two of the next hundred occurrences, 0
-// if there are not two.
+// ShortestGap returns the shortest time between two of the next hundred occurrences, or 0 if there are fewer
+// than two.
 func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 	list := r.Coming(now, 100)
 	for i := 1; i < len(list); i++ {
@@ -49,8 +49,8 @@ func (r Recurrence) ShortestGap(now time.Time) (shortest time.Duration) {
 	return shortest
 }
 
-// FailureNow says what a failure at this moment would write, with dates in the zone; nil: UTC. If
-// the row waits, it is a failure of its next attempt.
+// FailureNow says what a failure at this moment would write, with dates in the zone; nil: UTC. If the row is
+// waiting, that would be a failure of its next attempt.
 func FailureNow(p backlog.Refresher, state *backlog.Memory, now time.Time, zone *time.Location) string {
 	if State(state) == "waiting" && state.UID == "" {
 		if started, err := p.Start(*state, now, ""); err == nil {
@@ -64,16 +64,16 @@ func FailureNow(p backlog.Refresher, state *backlog.Memory, now time.Time, zone 
 	return fmt.Sprintf("refresh_at %s, attempt_no %d", Stamp(failed.Next).In(zone), failed.AttemptNo)
 }
 
-// A Refreshing is the policy refresh as it treats one row.
+// A Refreshing is the policy refresh for one row.
 type Refreshing struct {
 	backlog.Refresher
 	Rule        Recurrence
-	Bad         error         // why its rule cannot be read
-	GiveUpAfter time.Duration // 0: never
+	Bad         error         // why the rule of the row is invalid; nil: it is valid
+	GiveUpAfter time.Duration // 0: it never gives up by time
 }
 
-// NotStarted says why [Row.AttemptSheet]'s row is not started on demand: it may be early,
-// but not disabled or running. "": it is.
+// NotStarted says why a row of the policy refresh is not started on demand; "": it is started. It may be
+// started before its time, but not while it is disabled or running.
 func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string {
 	if state := State(r.Memory); r.Filtered || state == "disabled" || state == "running" {
 		return r.explainRefresh(p, s, now).Reason
@@ -81,8 +81,8 @@ func (r *Row) NotStarted(p Refreshing, s *tiers.Schedule, now time.Time) string 
 	return ""
 }
 
-// explainRefresh says whether a pass would start the row now, why, and at which tick it
-// is started if nothing happens meanwhile.
+// explainRefresh says whether a pass would start the row now, why, and at which tick it is started if nothing
+// changes until then.
 func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x Explanation) {
 	state := r.Memory
 	at, waits := (&backlog.Policy{Refresher: p}).Rule().At(backlog.Failed, state)
@@ -118,7 +118,7 @@ func (r *Row) explainRefresh(p Refreshing, s *tiers.Schedule, now time.Time) (x 
 	return x
 }
 
-// tickFrom returns the first tick to come at or after a time.
+// tickFrom returns the first tick at or after t that is not in the past.
 func tickFrom(s *tiers.Schedule, t, now time.Time) time.Time {
 	if t.Before(now) {
 		t = now

@@ -12,7 +12,7 @@ import (
 	"backlog/tiers"
 )
 
-// A Status is what there is in a table, and when its next passes start.
+// A Status says what is in a table, and when its next passes start.
 type Status struct {
 	Counts     map[string]int `json:"counts"`
 	Pending    int            `json:"pending"`
@@ -27,8 +27,7 @@ type Status struct {
 	now time.Time
 }
 
-// Uncounted has the fields of a [Status] whose records have not been counted: what is not
-// known is null.
+// Uncounted has the fields of a [Status] whose records were not counted. What is unknown is null.
 type Uncounted struct {
 	Counts     *struct{} `json:"counts"`
 	Pending    *struct{} `json:"pending"`
@@ -41,16 +40,16 @@ type Uncounted struct {
 	Next       []Start   `json:"next"`
 }
 
-// A TierBand is the band that a tier adds.
+// A TierBand is the band of ages that a tier adds to the narrower ones.
 type TierBand struct {
 	Tier   string  `json:"tier"`
 	MinAge float64 `json:"min_age_seconds"`
 	MaxAge float64 `json:"max_age_seconds"`
 	Band
-	Ages string `json:"-"` // in words
+	Ages string `json:"-"` // for people
 }
 
-// NewStatus returns the status of a table with the counts, whose edges are the tiers'.
+// NewStatus returns the status of a table. The edges of the counts must be the ages of the tiers.
 func NewStatus(c Counts, s *tiers.Schedule, now time.Time) *Status {
 	status := &Status{
 		Counts: c.ByStatus, Pending: c.Pending(), Beyond: c.Beyond, Unreadable: c.Unreadable, Exhausted: c.Exhausted, Waiting: c.Waiting, Expired: c.Expired,
@@ -64,16 +63,21 @@ func NewStatus(c Counts, s *tiers.Schedule, now time.Time) *Status {
 	return status
 }
 
-// NewRefreshStatus returns the status of a table of the policy refresh: rows by state.
+// NewRefreshStatus returns the status of a table of the policy refresh, whose rows are counted by state.
 func NewRefreshStatus(counts map[string]int, s *tiers.Schedule, now time.Time) *Status {
-	status := &Status{Counts: make(map[string]int), Pending: counts["waiting"] + counts["running"], Bands: []TierBand{}, Next: Starts(s, now)}
+	status := &Status{
+		Counts:  make(map[string]int),
+		Pending: counts["waiting"] + counts["running"],
+		Bands:   []TierBand{},
+		Next:    Starts(s, now),
+	}
 	for _, state := range States {
 		status.Counts[state] = counts[state]
 	}
 	return status
 }
 
-// Lines are the status for people, with tabs between cells.
+// Lines returns the status for people, with tabs between cells.
 func (s *Status) Lines() (rows Grid) {
 	if len(s.Bands) == 0 {
 		rows.Add("STATE\tRECORDS")
@@ -114,30 +118,30 @@ func (s *Status) Lines() (rows Grid) {
 	return rows
 }
 
-// Counts are the numbers of records in a table at a time, for ages in ascending
-// order, the edges: band i holds the records older than edge i-1 (the first: of
-// any age below) and at most edge i old. What is older than the last edge is in
-// Beyond. A record that is not eligible yet, or has expired, is pending, and in no band.
+// Counts are the numbers of records in a table at one time, by bands of ages. The bands lie between edges,
+// which are ages in ascending order: Bands[i] has the records older than edge i-1 and at most as old as
+// edge i, Bands[0] all up to edge 0. Beyond has those older than the last edge. Records that are not
+// eligible yet or have expired are pending, but in no band.
 type Counts struct {
-	ByStatus   map[string]int // every row within the configured filter; "NULL" is NULL
-	Bands      []Band         // one per edge
+	ByStatus   map[string]int // all rows that the filter of the mapping admits; "NULL" is NULL
+	Bands      []Band         // one for each edge
 	Beyond     Band
-	Unreadable int // pending rows in no band: their date is missing or cannot be right
-	Waiting    int // pending rows that are not eligible yet, in no band
-	Expired    int // pending rows past their own time of expiry, in no band
-	Exhausted  int // failed records that are out of retries: no longer pending, and in no band
+	Unreadable int // pending rows in no band, because a date is missing or implausible
+	Waiting    int // pending rows in no band, because they are not eligible yet
+	Expired    int // pending rows in no band, because they have expired
+	Exhausted  int // failed records out of retries, which are not pending and in no band
 }
 
 // A Band counts the pending records in a range of ages.
 type Band struct {
 	Fresh  int   `json:"fresh"`
 	Failed int   `json:"failed"`
-	Oldest Stamp `json:"oldest"` // zero: the band is empty
+	Oldest Stamp `json:"oldest"` // zero: the band has no record with a date
 
-	OldestFresh Stamp `json:"oldest_fresh"` // likewise
+	OldestFresh Stamp `json:"oldest_fresh"` // of the fresh records; zero: there is none with a date
 }
 
-// Add counts n pending records; oldest is zero if they have no date.
+// Add counts n pending records, of which the oldest is from that time. It is zero if they have no date.
 func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 	older := func(than Stamp) Stamp {
 		if first := time.Time(than); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {
@@ -154,7 +158,7 @@ func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 	}
 }
 
-// Pending returns the number of pending records in all bands.
+// Pending returns the number of all pending records, in bands or not.
 func (c Counts) Pending() int {
 	n := c.Beyond.Fresh + c.Beyond.Failed + c.Unreadable + c.Waiting + c.Expired
 	for _, b := range c.Bands {
@@ -171,7 +175,7 @@ type Tick struct {
 	Covers []string `json:"covers"`
 }
 
-// Ticks returns the ticks after from, up to until if that is not zero, at most count.
+// Ticks returns at most count ticks after from, and none after until, unless that is zero.
 func Ticks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
 		at := s.Next(from)
@@ -181,7 +185,8 @@ func Ticks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[Tick] {
 			for _, d := range pick.Covered {
 				covers = append(covers, d.Tier.Name)
 			}
-			if start := pick.Start.Tier; !yield(Tick{Stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
+			start := pick.Start.Tier
+			if !yield(Tick{Stamp(at), start.Name, start.MaxAge.Seconds(), covers}) {
 				return
 			}
 			at = s.Next(at)
@@ -189,16 +194,16 @@ func Ticks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[Tick] {
 	}
 }
 
-// A Start is when a tier's next pass starts.
+// A Start is the start of a tier's next pass.
 type Start struct {
 	At   Stamp  `json:"at"`
 	Tier string `json:"tier"`
 }
 
-// Starts returns when each tier's next pass starts. A tier whose ticks are all
-// covered by wider ones for long has none.
+// Starts returns when the next pass of each tier starts. A tier is missing if wider ones cover its ticks for
+// a long time.
 func Starts(s *tiers.Schedule, now time.Time) (next []Start) {
-	const ticks = 10_000 // how far ahead to look
+	const ticks = 10_000 // how many ticks of the schedule to look at
 	for t := range Ticks(s, now, time.Time{}, ticks) {
 		if !slices.ContainsFunc(next, func(n Start) bool { return n.Tier == t.Tier }) {
 			next = append(next, Start{t.At, t.Tier})
@@ -210,13 +215,13 @@ func Starts(s *tiers.Schedule, now time.Time) (next []Start) {
 	return next
 }
 
-// An OutcomeCount is how many records of a pass had one outcome.
+// An OutcomeCount is how many records of a pass have had one outcome.
 type OutcomeCount struct {
 	N          int
-	Key, Words string // in the log and for people
+	Key, Words string // the key in the log, and the words for people
 }
 
-// OutcomeCounts returns the report's counts but for the selected records.
+// OutcomeCounts returns all counts of the report except for the selected records.
 func OutcomeCounts(r backlog.Report) []OutcomeCount {
 	return []OutcomeCount{
 		{r.Succeeded, "succeeded", "succeeded"}, {r.Failed, "failed", "failed"}, {r.GivenUp, "given_up", "of them out of retries"},
@@ -228,8 +233,7 @@ func OutcomeCounts(r backlog.Report) []OutcomeCount {
 	}
 }
 
-// ReportText is the report of the pass called name in one line. What did not happen is
-// not mentioned.
+// ReportText returns the report of the pass with that name in one line. It leaves out counts of 0.
 func ReportText(name string, r backlog.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s selected", Shown(name), Plural(r.Selected, "record"))

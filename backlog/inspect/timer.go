@@ -11,37 +11,37 @@ import (
 	"backlog/tiers"
 )
 
-// A Timer is what the system's own timer is to run whenever a tier ticks: the program's
+// A Timer is the command that a timer of the system runs whenever a tier ticks: the program's
 // "once --due", in a folder.
 type Timer struct {
 	Program string
 	Flags   []string
 	Folder  string
-	Hidden  bool          // the database's URL may hold a password and is not among the flags
-	Stop    time.Duration // how long the program's end may take
+	Hidden  bool          // the URL of the database is not among the flags, because it may hold a password
+	Stop    time.Duration // how long the program may take to stop
 }
 
-// Crontab returns a line for cron that loses no tick of the schedule, with comments.
+// Crontab returns a line for cron, with comments. It loses no tick of the schedule.
 func (t Timer) Crontab(s *tiers.Schedule) string {
 	text := "# backlog: one line for all tiers. When a tier ticks, the widest one that does runs.\n" + tierComments(s, "#   ")
 	if t.Hidden {
 		text += "# The database's URL may hold a password and is left out: set it here, or in the configuration.\n#BACKLOG_DATABASE=\n"
 	}
-	flags := append([]string{"--wait", "50s"}, t.Flags...) // a tick that meets the end of another's pass is not lost
-	// Cron mails what is printed. A tick without work and another pass that still runs
-	// are normal; an outage and its end are worth a mail.
+	flags := append([]string{"--wait", "50s"}, t.Flags...) // a tick must not be lost because the last pass is just ending
+	// Cron mails everything that is printed. An outage and its end are worth a mail; a tick without work
+	// and a pass that is still running are not.
 	if !slices.Contains(flags, "--log-level") {
 		flags = append(flags, "--log-level", "warn")
 	}
 	return text + fmt.Sprintf("%s * * * *  cd %s && %s >/dev/null\n", minutes(s, "*"), forCrontab(t.Folder), t.command(forCrontab, flags))
 }
 
-// systemdUnits are two files, with places for what differs.
+// systemdUnits has the text of two files, with placeholders.
 //
 //go:embed systemd.units
 var systemdUnits string
 
-// Systemd returns a timer and a service for systemd that lose no tick of the schedule.
+// Systemd returns a timer and a service for systemd. They lose no tick of the schedule.
 func (t Timer) Systemd(s *tiers.Schedule) string {
 	environment := ""
 	if t.Hidden {
@@ -54,7 +54,7 @@ func (t Timer) Systemd(s *tiers.Schedule) string {
 	).Replace(systemdUnits)
 }
 
-// command returns the command line, its arguments quoted.
+// command returns the command line, with quoted arguments.
 func (t Timer) command(quoted func(string) string, flags []string) string {
 	line := quoted(t.Program) + " once --due"
 	for _, f := range flags {
@@ -63,9 +63,9 @@ func (t Timer) command(quoted func(string) string, flags []string) string {
 	return line
 }
 
-// minutes returns at which minutes of an hour a timer wakes for every tick: all of
-// them, "*", or each n-th from the first on, of a clock that may be quarters of an hour
-// off UTC.
+// minutes returns the minutes of an hour at which a timer must wake to reach every tick: all of them, "*",
+// or every n-th one, beginning at first. It allows for clocks that differ from UTC by a multiple of a
+// quarter of an hour.
 func minutes(s *tiers.Schedule, first string) string {
 	for _, n := range []time.Duration{15, 5, 3} {
 		step := n * time.Minute
@@ -91,15 +91,15 @@ func isPlain(arg string) bool {
 	return arg != "" && strings.Trim(arg, plain) == ""
 }
 
-// forCrontab returns the argument as cron hands it on to the shell unchanged.
+// forCrontab quotes an argument so that it passes cron and the shell unchanged.
 func forCrontab(arg string) string {
 	if !isPlain(arg) {
 		arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	return strings.ReplaceAll(arg, "%", `\%`) // else a line break to cron
+	return strings.ReplaceAll(arg, "%", `\%`) // to cron a bare % is a line break
 }
 
-// forSystemd returns the argument as it stands in ExecStart=.
+// forSystemd quotes an argument for ExecStart=.
 func forSystemd(arg string) string {
 	if !isPlain(arg) {
 		arg = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", "$$", "%", "%%").Replace(arg) + `"`

@@ -12,8 +12,8 @@ import (
 	"backlog/tiers"
 )
 
-// Shown returns a value of the table or the configuration, quoted if it cannot be
-// printed as it is: it might hold an escape code or look like a line of ours.
+// Shown returns a text of the table or the configuration, in quotes if it cannot be printed as it is. It could
+// contain an escape code of the terminal, or look like a line of this program.
 func Shown(s string) string {
 	if Escaped(s) == s {
 		return s
@@ -21,19 +21,18 @@ func Shown(s string) string {
 	return strconv.Quote(s)
 }
 
-// Escaped returns the text with everything escaped that a terminal would not show
-// as it is.
+// Escaped returns the text with escapes for all characters that a terminal would not print.
 func Escaped(s string) string {
 	q := strconv.Quote(s)
-	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(q[1 : len(q)-1]) // what is printable stays
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(q[1 : len(q)-1]) // backslashes and quotes can be printed
 }
 
-// OnLines is [Escaped] for a text of several lines, with tabs.
+// OnLines is [Escaped] for a text of several lines, which may contain tabs.
 func OnLines(text string) string {
 	return regexp.MustCompile(`[^\n\t]+`).ReplaceAllStringFunc(text, Escaped)
 }
 
-// Cut cuts the text in its middle to so many columns of a terminal.
+// Elide shortens a text to a number of columns of a terminal by cutting out its middle.
 func Elide(s string, columns int) string {
 	r := []rune(s)
 	if len(r) <= columns {
@@ -42,13 +41,13 @@ func Elide(s string, columns int) string {
 	return string(r[:columns/2]) + "…" + string(r[len(r)-columns/2+1:])
 }
 
-// A Grid is rows whose cells tabs separate.
+// A Grid is a list of rows whose cells are separated by tabs.
 type Grid []string
 
-// Add adds a row.
+// Add appends a row.
 func (g *Grid) Add(format string, cells ...any) { *g = append(*g, fmt.Sprintf(format, cells...)) }
 
-// Columns returns rows, whose cells tabs separate, in columns.
+// Columns aligns rows whose cells are separated by tabs.
 func Columns(rows []string) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -57,7 +56,7 @@ func Columns(rows []string) string {
 	return b.String()
 }
 
-// Plural returns how many there are: 1 record, 2 records.
+// Plural returns a number with its noun: 1 record, 2 records.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -74,7 +73,7 @@ func Thousands(n int) string {
 	return s
 }
 
-// Ages says which ages a tier adds.
+// Ages returns a range of ages in words.
 func Ages(from, to time.Duration) string {
 	if from == 0 {
 		return "up to " + tiers.FormatDuration(to)
@@ -82,7 +81,7 @@ func Ages(from, to time.Duration) string {
 	return tiers.FormatDuration(from) + " to " + tiers.FormatDuration(to)
 }
 
-// Often returns in words how often a tier ticks.
+// Often returns in words when a tier ticks.
 func Often(t tiers.Tier) string {
 	if t.Cron != "" {
 		return fmt.Sprintf("at %q in %v", t.Cron, t.Location)
@@ -94,20 +93,22 @@ func Often(t tiers.Tier) string {
 	return s
 }
 
-// Shortly returns a duration in its two largest units: 6d3h for 6d3h0m50s.
+// Shortly returns a duration in at most two units: 6d3h for 6d3h0m50s.
 func Shortly(d time.Duration) string {
-	for _, unit := range []struct{ from, to time.Duration }{{24 * time.Hour, time.Hour}, {time.Hour, time.Minute}} {
-		if d.Abs() >= unit.from {
-			return tiers.FormatDuration(d.Truncate(unit.to))
-		}
+	const day = 24 * time.Hour
+	switch {
+	case d.Abs() >= day:
+		return tiers.FormatDuration(d.Truncate(time.Hour))
+	case d.Abs() >= time.Hour:
+		return tiers.FormatDuration(d.Truncate(time.Minute))
 	}
 	return tiers.FormatDuration(d.Truncate(time.Second))
 }
 
-// endless is nearly as long as a duration can be; beyond it only that is said.
+// endless is nearly the longest duration. A difference of times that is longer is cut to the longest one.
 const endless = 290 * 365 * 24 * time.Hour
 
-// FromNow says how far away a time is.
+// FromNow says how far a time is away.
 func FromNow(t, now time.Time) string {
 	switch d := t.Sub(now).Round(time.Second); {
 	case d >= endless:
@@ -122,13 +123,12 @@ func FromNow(t, now time.Time) string {
 	return "now"
 }
 
-// Exactly is a time as people read it, to the millisecond where it has a fraction. No zone is
-// UTC.
+// Exactly returns a time for people, with milliseconds if there are any. A nil zone is UTC.
 func Exactly(t time.Time, zone *time.Location) string {
 	return t.In(cmp.Or(zone, time.UTC)).Format("2006-01-02 15:04:05.999 MST")
 }
 
-// roundAge is an age as people read it: no finer than matters.
+// roundAge returns an age for people, in whole days from two days on.
 func roundAge(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
@@ -136,6 +136,7 @@ func roundAge(d time.Duration) string {
 	return tiers.FormatDuration(d.Truncate(time.Second))
 }
 
+// times returns how often something happened in words.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -143,11 +144,11 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// When returns a time as people read it.
+// When returns a time for people, in UTC.
 func When(t time.Time) string { return Stamp(t).String() }
 
-// A Stamp is a time in JSON: RFC 3339 in UTC, null for the zero time and for years that
-// RFC 3339 does not have.
+// A Stamp is a time whose JSON is RFC 3339 in UTC. The zero time, and years that RFC 3339 does not have, are
+// null.
 type Stamp time.Time
 
 // MarshalJSON implements [json.Marshaler].
@@ -162,10 +163,10 @@ func (s Stamp) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements [json.Unmarshaler].
 func (s *Stamp) UnmarshalJSON(b []byte) error { return (*time.Time)(s).UnmarshalJSON(b) }
 
-// String returns the time as people read it.
+// String returns the time for people, in UTC.
 func (s Stamp) String() string { return s.In(time.UTC) }
 
-// In returns the time as people read it in a zone; nil: UTC.
+// In returns the time for people in a zone; nil: UTC.
 func (s Stamp) In(zone *time.Location) string {
 	if time.Time(s).IsZero() {
 		return "-"
@@ -173,7 +174,7 @@ func (s Stamp) In(zone *time.Location) string {
 	return time.Time(s).In(cmp.Or(zone, time.UTC)).Format("2006-01-02 15:04:05 MST")
 }
 
-// textOrNull is null in JSON where there is no text.
+// textOrNull returns a pointer for JSON, where an empty text is null.
 func textOrNull(text string) *string {
 	if text == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package handlertest has what the tests of several handlers need: scripts, a
-// record, and what is left of a program.
+// Package handlertest has helpers for the tests of several handlers: scripts, a record, and checks that a
+// program has ended.
 package handlertest
 
 import (
@@ -38,7 +38,7 @@ func File(t testing.TB, dir, name, content string, mode os.FileMode) string {
 	return path
 }
 
-// Exist reports whether all the files are in the folder.
+// Exist reports whether all of the files are in the folder.
 func Exist(dir string, names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -51,7 +51,7 @@ func NewRecord() *backlog.Record {
 	return &backlog.Record{Key: backlog.NewKey(int64(7)), Status: "NEW", Names: []string{"id"}, Values: []any{int64(7)}}
 }
 
-// WantError fails unless err has the text and stands for the outcome.
+// WantError fails the test unless err has the text and is of the outcome.
 func WantError(t testing.TB, err error, text string, outcome backlog.Outcome) {
 	t.Helper()
 	got := ""
@@ -66,8 +66,7 @@ func WantError(t testing.TB, err error, text string, outcome backlog.Outcome) {
 	}
 }
 
-// Log returns a logger for a handler, and a function that returns the last
-// exchange that was logged.
+// Log returns a logger for a handler, and a function that returns the last logged exchange.
 func Log(level slog.Level) (log *slog.Logger, exchange func() (sent, got string)) {
 	var b bytes.Buffer
 	return slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: level})), func() (sent, got string) {
@@ -81,8 +80,8 @@ func Log(level slog.Level) (log *slog.Logger, exchange func() (sent, got string)
 	}
 }
 
-// KillPass runs a pass over one record, kills its handlers as a second signal does
-// once ready says so, and fails the test unless the pass then ends.
+// KillPass starts a pass over one record. When ready says so, it kills the handler as a second signal does. The
+// test fails unless the pass then ends.
 func KillPass(t testing.TB, h backlog.Handler, ready func() bool) {
 	t.Helper()
 	store := memory.New(memory.Options{NullDate: "newest"})
@@ -114,7 +113,7 @@ func PidIn(t testing.TB, path string) (pid int) {
 	return pid
 }
 
-// Gone reports whether the process has ended; it may be waiting to be reaped.
+// HasExited reports whether the process has ended. It may still be a zombie.
 func HasExited(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
@@ -125,8 +124,7 @@ func HasExited(pid int) bool {
 	return err == nil && strings.HasPrefix(state, "Z")
 }
 
-// Ignoring is a program that writes its number to the file $name and then lives on
-// whatever it is told.
+// IgnoringTERM returns a command that writes its process number to the file name and then ignores SIGTERM.
 func IgnoringTERM(name string) string {
 	return fmt.Sprintf(`sh -c 'trap "" TERM; echo $$ >tmp-%[1]s; mv tmp-%[1]s %[1]s; exec sleep 1000'`, name)
 }
@@ -134,7 +132,7 @@ func IgnoringTERM(name string) string {
 // OpenFiles returns how many files this process has open.
 func OpenFiles(t testing.TB) int {
 	t.Helper()
-	if r, w, err := os.Pipe(); err == nil { // with the first of them the runtime opens files of its own
+	if r, w, err := os.Pipe(); err == nil { // the first pipe makes the runtime open files of its own
 		r.Close()
 		w.Close()
 	}

@@ -1,6 +1,5 @@
-// Package testserver gives tests a place of their own on the servers of PostgreSQL, MySQL
-// or MariaDB, Redis and RabbitMQ that the environment names. The drivers are those that
-// the test has.
+// Package testserver gives each test a schema, database or vhost of its own on PostgreSQL, MySQL or MariaDB,
+// Redis and RabbitMQ. The environment names the servers. The test must import the drivers.
 package testserver
 
 import (
@@ -21,47 +20,46 @@ import (
 	"backlog/internal/testkit"
 )
 
-// PostgresURL returns the URL of the server; its user may create schemas and roles.
+// PostgresURL returns the URL of the server, whose user may create schemas and roles.
 func PostgresURL(tb testing.TB) *url.URL {
 	tb.Helper()
-	return reach(tb, "PostgreSQL", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres", func(ctx context.Context, u *url.URL) error {
+	return serverURL(tb, "PostgreSQL", "BACKLOG_TEST_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres", func(ctx context.Context, u *url.URL) error {
 		return testkit.OpenPool(tb, "pgx", u.String()).PingContext(ctx)
 	})
 }
 
-// MySQLURL returns the URL of the server; its user may create databases and users.
+// MySQLURL returns the URL of the server, whose user may create databases and users.
 func MySQLURL(tb testing.TB) *url.URL {
 	tb.Helper()
-	return reach(tb, "MySQL or MariaDB", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test", func(ctx context.Context, u *url.URL) error {
+	return serverURL(tb, "MySQL or MariaDB", "BACKLOG_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test", func(ctx context.Context, u *url.URL) error {
 		return testkit.OpenPool(tb, "mysql", DSN(u, "")).PingContext(ctx)
 	})
 }
 
-// Postgres makes a schema that is dropped when the test has ended, and returns
-// its name, which begins with the prefix, and a URL whose search_path it is.
-// Where there is no server the test is skipped; where the environment names one
-// it must be there.
+// Postgres creates a schema, which is dropped at the end of the test. It returns its name, which begins with
+// the prefix, and a URL with the schema as its search_path. It skips the test if there is no server, and
+// fails it if the environment names a server that cannot be reached.
 func Postgres(tb testing.TB, prefix string) (schema string, u *url.URL) {
 	tb.Helper()
 	schema, u = Name(prefix), PostgresURL(tb)
-	own(tb, testkit.OpenPool(tb, "pgx", u.String()), `CREATE SCHEMA "`+schema+`"`, `DROP SCHEMA IF EXISTS "`+schema+`" CASCADE`)
+	createForTest(tb, testkit.OpenPool(tb, "pgx", u.String()), `CREATE SCHEMA "`+schema+`"`, `DROP SCHEMA IF EXISTS "`+schema+`" CASCADE`)
 	q := u.Query()
 	q.Set("search_path", `"`+schema+`"`)
 	u.RawQuery = q.Encode()
 	return schema, u
 }
 
-// MySQL makes a database, likewise.
+// MySQL creates a database in the same way as [Postgres] creates a schema.
 func MySQL(tb testing.TB, prefix string) (database string, u *url.URL) {
 	tb.Helper()
 	database, u = Name(prefix), MySQLURL(tb)
-	own(tb, testkit.OpenPool(tb, "mysql", DSN(u, "")), "CREATE DATABASE "+database+" CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS "+database)
+	createForTest(tb, testkit.OpenPool(tb, "mysql", DSN(u, "")), "CREATE DATABASE "+database+" CHARACTER SET utf8mb4", "DROP DATABASE IF EXISTS "+database)
 	u.Path = "/" + database
 	return database, u
 }
 
-// own makes what is the test's own, and drops it when the test has ended.
-func own(tb testing.TB, db *sql.DB, create, drop string) {
+// createForTest runs create now, and drop at the end of the test.
+func createForTest(tb testing.TB, db *sql.DB, create, drop string) {
 	tb.Helper()
 	if _, err := db.Exec(create); err != nil {
 		tb.Fatal(err)
@@ -73,22 +71,22 @@ func own(tb testing.TB, db *sql.DB, create, drop string) {
 	})
 }
 
-// RedisURL returns the URL of a Redis, or skips the test likewise; lists in it have
-// names of [Name], and are removed by those who made them.
+// RedisURL returns the URL of a Redis server, or skips the test like [Postgres]. Tests remove the lists that
+// they create, whose names are from [Name].
 func RedisURL(tb testing.TB) string {
 	tb.Helper()
-	return reach(tb, "Redis", "BACKLOG_TEST_REDIS", "redis://127.0.0.1:6379/0", dial).String()
+	return serverURL(tb, "Redis", "BACKLOG_TEST_REDIS", "redis://127.0.0.1:6379/0", dial).String()
 }
 
-// RabbitMQURL returns the URL of a RabbitMQ, or skips the test likewise; its user may do
-// anything. Names of [Name] are removed by those who made them.
+// RabbitMQURL returns the URL of a RabbitMQ server whose user may do everything, or skips the test like
+// [Postgres]. Tests remove what they create, whose names are from [Name].
 func RabbitMQURL(tb testing.TB) *url.URL {
 	tb.Helper()
-	return reach(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/", dial)
+	return serverURL(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/", dial)
 }
 
-// RabbitMQVhost makes a vhost that is deleted when the test has ended, and returns its URL
-// and how rabbitmqctl is called. It needs the server that `make services` has started.
+// RabbitMQVhost creates a vhost, which is deleted at the end of the test. It returns the URL of the vhost, and
+// a function that calls rabbitmqctl. It needs the server of `make services`.
 func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) string) {
 	tb.Helper()
 	u = RabbitMQURL(tb)
@@ -117,7 +115,7 @@ func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) str
 	return u, ctl
 }
 
-// dial returns an error unless somebody listens there.
+// dial returns an error unless something listens at the host of the URL.
 func dial(ctx context.Context, u *url.URL) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
 	if err == nil {
@@ -126,13 +124,13 @@ func dial(ctx context.Context, u *url.URL) error {
 	return err
 }
 
-// reach returns the URL of the server if it can be reached. Where nobody has said that
-// there is one, the test is skipped.
-func reach(tb testing.TB, what, env, otherwise string, ping func(context.Context, *url.URL) error) *url.URL {
+// serverURL returns the URL of a server that can be reached. If there is none, it skips the test, or fails it
+// if the environment promises one.
+func serverURL(tb testing.TB, what, env, otherwise string, ping func(context.Context, *url.URL) error) *url.URL {
 	tb.Helper()
 	u, err := url.Parse(cmp.Or(os.Getenv(env), otherwise))
 	if err != nil {
-		tb.Fatalf("%s is not a URL", env) // the error shows it, with its password
+		tb.Fatalf("%s is not a URL", env) // the error itself would show the URL with its password
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -144,10 +142,10 @@ func reach(tb testing.TB, what, env, otherwise string, ping func(context.Context
 	return u
 }
 
-// Name returns one that begins with the prefix and that nothing else has.
+// Name returns a unique name that begins with the prefix.
 func Name(prefix string) string { return prefix + strings.ToLower(rand.Text()[:12]) }
 
-// DSN returns how the driver of MySQL has the URL, with its own parameters.
+// DSN returns the URL in the form of the MySQL driver, with parameters of the driver.
 func DSN(u *url.URL, parameters string) string {
 	user := u.User.Username()
 	if password, ok := u.User.Password(); ok {
