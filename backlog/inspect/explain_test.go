@@ -19,8 +19,7 @@ const day = 24 * time.Hour
 
 func key(n int) backlog.Key { return backlog.NewKey(int64(n)) }
 
-// explained is the present of these tests, a minute before a tick of all tiers
-// but the cron's.
+// explained is the current time in these tests, a minute before a tick of all tiers except the cron's.
 var explained = time.Date(2026, 1, 5, 11, 59, 0, 0, time.UTC)
 
 func explainedSchedule(t testing.TB) *tiers.Schedule {
@@ -47,13 +46,13 @@ var (
 	neverPolicy = &backlog.Policy{Name: "none", Never: true, Wait: doubling(0).Wait}
 )
 
-// A rowChange makes a row what a test of Explain is about.
+// A rowChange changes a row for a test of Explain.
 type rowChange func(*inspect.Row)
 
-// ago is a time before explained.
+// ago returns a time before explained.
 func ago(d time.Duration) time.Time { return explained.Add(-d) }
 
-// explainedRow is a row of that age; a negative one: without a date.
+// explainedRow returns a row of the age, without a date if that is negative.
 func explainedRow(standing backlog.RowState, age time.Duration, change ...rowChange) inspect.Row {
 	r := inspect.Row{State: standing, NoDate: "skip"}
 	if age >= 0 {
@@ -372,7 +371,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What Explain says of any record is what the engine does with it, tick by tick.
+// The engine does with any record what Explain says, tick by tick.
 func TestExplainAgreesWithPasses(t *testing.T) {
 	s, now := explainedSchedule(t), explained
 	rapid.Check(t, func(t *rapid.T) {
@@ -427,7 +426,7 @@ func storeOf(t *rapid.T, o memory.Options, r memory.Row) *memory.Store {
 	return s
 }
 
-// rowOf is the row as a store would find it.
+// rowOf returns the row as a store would read it.
 func rowOf(r memory.Row, noDate string) inspect.Row {
 	standing := map[string]backlog.RowState{
 		"NEW": backlog.RowNew, "ERROR": backlog.RowError, "SUCCESS": backlog.RowSuccess, "DEAD": backlog.RowDead,
@@ -442,7 +441,7 @@ func rowOf(r memory.Row, noDate string) inspect.Row {
 	return out
 }
 
-// handsOut reports whether the pass takes the record, which stays as it was.
+// handsOut reports whether the pass takes the record. It does not change it.
 func handsOut(t *rapid.T, s backlog.Store, policy *backlog.Policy, p backlog.Pass) bool {
 	taken := false
 	e := &backlog.Engine{Store: s, Policy: policy, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error {
@@ -455,7 +454,7 @@ func handsOut(t *rapid.T, s backlog.Store, policy *backlog.Policy, p backlog.Pas
 	return taken
 }
 
-// Why a record died is said only where its row tells.
+// The cause of death is only given if the row tells it.
 func TestDied(t *testing.T) {
 	schedule := testkit.Schedule(t, tiers.Tier{MaxAge: 24 * time.Hour, Every: 5 * time.Minute}, tiers.Tier{MaxAge: 7 * 24 * time.Hour, Every: time.Hour})
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

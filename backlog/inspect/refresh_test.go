@@ -9,8 +9,7 @@ import (
 	"backlog/backlog/retry"
 )
 
-// TestFailureNow is the failure of the running attempt, and of the next one while the
-// row waits for it.
+// FailureNow tells the failure of the running attempt or, if the row is waiting, of the next one.
 func TestFailureNow(t *testing.T) {
 	settings := retry.New("refresh").(*retry.Refresh)
 	settings.Schedule, settings.Timeout, settings.Intervals = "none", time.Hour, []time.Duration{5 * time.Minute, time.Hour}

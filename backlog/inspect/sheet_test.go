@@ -10,7 +10,7 @@ import (
 	"backlog/backlog/retry"
 )
 
-// What has no date, or an infinite one, has no age.
+// A row without a date, or with an infinite one, has no age.
 func TestExplainedAge(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	seconds := func(n float64) *float64 { return &n }
@@ -31,7 +31,7 @@ func TestExplainedAge(t *testing.T) {
 	}
 }
 
-// Texts about a row under the policy refresh have all dates in its zone, and none is UTC.
+// All dates in texts about a row of the policy refresh are in its zone rather than in UTC.
 func TestDatesOfAttemptsAreInTheZone(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	settings := retry.New("refresh").(*retry.Refresh)

@@ -283,35 +283,57 @@ func (c *Column) Convert(v mapping.Value) (any, error) {
 
 // toClass converts a value to the class of the column.
 func (c *Column) toClass(v mapping.Value) (any, error) {
-	t := strings.TrimSpace(v.Text)
-	truth, isTruth := parseTruth(t)
-	isTruth = isTruth && (!v.Quoted || c.OnlyBoolean)
-	whole, notWhole := strconv.ParseInt(t, 10, 64)
-	_, notUnsigned := strconv.ParseUint(t, 10, 64)
-	number, isNumber := ParseDecimal(t)
+	isText := c.Class == Textual || c.Class == Bytes || c.Class == Any && v.Quoted
 	switch {
 	case v.Null:
 		return nil, nil
-	case c.Class == Textual, c.Class == Bytes, c.Class == Any && v.Quoted:
+	case isText:
 		return v.Text, nil
+	case c.Class == Real:
+		return c.toReal(v.Text)
+	}
+	t := strings.TrimSpace(v.Text)
+	truth, isTruth := parseTruth(t)
+	isTruth = isTruth && (!v.Quoted || c.OnlyBoolean)
+	switch {
 	case c.Class == Boolean && (isTruth || t == "0" || t == "1"):
 		return truth == 1 || t == "1", nil
-	case c.Class != Real && isTruth:
+	case isTruth:
 		return truth, nil
-	case c.Class != Real && notWhole == nil:
+	}
+	if whole, err := strconv.ParseInt(t, 10, 64); err == nil {
 		return whole, nil
-	case c.Class == Integer && c.Max == math.MaxInt64 && notUnsigned == nil: // the type is unsigned
-		return Decimal(t), nil
-	case c.Class == Integer:
-		return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", v.Text, c.Name, c.Decl)
-	case c.Class == Real && !isNumber:
-		return nil, fmt.Errorf("%s is not a number, and column %s is %s", v.Text, c.Name, c.Decl)
-	case c.Class == Real && c.IsDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits:
-		return Decimal(t), nil
-	case isNumber:
+	}
+	if c.Class == Integer {
+		return c.toUnsigned(v.Text)
+	}
+	if number, ok := ParseDecimal(t); ok {
 		return number, nil
 	}
 	return v.Text, nil
+}
+
+// toReal converts a text to a float64, or to a [Decimal] if the column keeps digits that a float64 would lose.
+func (c *Column) toReal(text string) (any, error) {
+	t := strings.TrimSpace(text)
+	number, ok := ParseDecimal(t)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a number, and column %s is %s", text, c.Name, c.Decl)
+	}
+	if c.IsDecimal() && len(strings.Trim(t, "+-0.")) > floatDigits {
+		return Decimal(t), nil
+	}
+	return number, nil
+}
+
+// toUnsigned converts a text that is not an int64 to a [Decimal], if it is a number and the column is unsigned.
+func (c *Column) toUnsigned(text string) (any, error) {
+	t := strings.TrimSpace(text)
+	_, err := strconv.ParseUint(t, 10, 64)
+	if c.Max == math.MaxInt64 && err == nil { // the type is unsigned
+		return Decimal(t), nil
+	}
+	return nil, fmt.Errorf("%s is not a whole number, and column %s is %s", text, c.Name, c.Decl)
 }
 
 // parseTruth returns 1 for true and 0 for false, in any case.

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// What has ended a call is said once, and how long it was waited for is the limit
-// that was there.
+// An error names what ended the call once, and the time limit that applied.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) error {
@@ -30,8 +29,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// A certificate that is not trusted is a person's to mend: it is not waited for. With
-// sslmode=verify-ca the driver looks at it itself, and its error is not that of crypto/tls.
+// A person has to resolve an untrusted certificate, so the program must not wait for it. With
+// sslmode=verify-ca the driver verifies the certificate itself, and its error is not one of crypto/tls.
 func TestUntrustedCertificate(t *testing.T) {
 	text := &Text{Name: "PostgreSQL", CertificateHint: "name its authority"}
 	err := text.ConnectError(t.Context(), "h:1", time.Second, fmt.Errorf("tls error: %w", x509.UnknownAuthorityError{}))

@@ -8,8 +8,8 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// The errors with which a server takes no writes, while it answers reads. Their numbers and
-// texts are MariaDB's.
+// With these errors a server refuses writes while it answers reads. The numbers and texts are from
+// MariaDB.
 func TestNoWrites(t *testing.T) {
 	for _, e := range []*mysqldriver.MySQLError{
 		{Number: 1290, Message: "The MariaDB server is running with the --read-only option so it cannot execute this statement"},

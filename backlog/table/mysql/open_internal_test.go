@@ -13,7 +13,7 @@ import (
 	"backlog/internal/testkit"
 )
 
-// A mute server keeps quiet once it is connected to.
+// A mute server accepts connections but does not answer.
 type mute struct{}
 
 func (mute) Driver() driver.Driver { return nil }
@@ -23,8 +23,8 @@ func (mute) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, ctx.Err()
 }
 
-// Who finds a server mute does not wait for it as long as for a statement, and
-// is told which it is; who no longer wants to know does not wait at all.
+// Connecting to a mute server fails earlier than a statement would, and the error names the server. A
+// cancelled connection attempt ends at once.
 func TestMute(t *testing.T) {
 	for _, tt := range []struct {
 		stop time.Duration

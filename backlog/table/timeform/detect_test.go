@@ -44,11 +44,11 @@ func TestDetect(t *testing.T) {
 		{[]any{int64(firstUnix * 1000000), int64(endUnix*1000000 - 1)}, "unix_us"},
 		{[]any{2461041.5, int64(2461042)}, "julian"},
 		{[]any{2447892.5, 2488434.4}, "julian"},
-		// Three quarters decide.
+		// Three quarters are enough.
 		{[]any{"2026-01-01 12:00:00", int64(1767225600000), "2026-01-01 12:00:01", "2026-01-01 12:00:02"}, "text 2026-01-02 15:04:05 (no zone, read as Asia/Kolkata)"},
 		{[]any{"soon", int64(1767225600), int64(1767225601), int64(1767225602)}, "unix_s"},
 		{[]any{"20260101120000", "2026-01-01 12:00", "2026-01-01 13:00", "2026-01-01 14:00"}, "text 2026-01-02 15:04 (no zone, read as Asia/Kolkata)"},
-		// What most of them look like is written.
+		// It writes the variant that most of them have.
 		{[]any{"2026-01-01 12:00:00", "2026-01-01T12:00:00.5", "2026-01-01T12:00:00+05:30", "2026-01-01T12:00"}, "text 2026-01-02T15:04:05[.0] (no zone, read as Asia/Kolkata)"},
 		{[]any{"2026-01-01 12:00:00", "2026-01-01T12:00:00+05:30", "2026-01-01T12:00:01+05:30"}, "text 2026-01-02T15:04:05+05:30"},
 		{[]any{"2026-01-01 12:00:00Z", "2026-01-01T12:00:00+00:00", "2026-01-01T12:00:01Z"}, "text 2026-01-02T15:04:05Z"},
@@ -177,8 +177,8 @@ func TestSettingError(t *testing.T) {
 	}
 }
 
-// TestMost: of values without a common form, that of the most can be read.
-func TestMost(t *testing.T) {
+// Values without a common form can be read in the form that most of them have.
+func TestMostCommon(t *testing.T) {
 	for _, c := range []struct {
 		samples []any
 		want    string // empty: none has a known form
@@ -194,8 +194,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// What detection accepts, the form must be able to read, and to write in a way
-// that it reads and detects.
+// A detected form must be able to read the values, and what it writes must be detected and read again.
 func FuzzDetect(f *testing.F) {
 	for _, s := range []string{
 		"2026-01-01 12:00:00", "2026-01-01T12:00:00.123Z", "2026-01-01 12:00:00 +0000 UTC m=+0.1", "2026-01-01 12:00-05:00",

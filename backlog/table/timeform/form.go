@@ -280,8 +280,11 @@ var (
 	minTime = time.Time{}.Add(time.Second)
 )
 
-// Past and Future are the values of a Compared column for minTime and maxTime.
-const Past, Future = "-infinity", "infinity"
+// The values of a Compared column for a time before all others, and for never.
+const (
+	Past   = "-infinity"
+	Future = "infinity"
+)
 
 // HasPast reports whether the column may hold [Past] and [Future].
 func (f Form) HasPast() bool {

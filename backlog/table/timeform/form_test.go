@@ -9,7 +9,7 @@ import (
 	"backlog/internal/testkit"
 )
 
-// timeAt reads an RFC 3339 time.
+// timeAt parses an RFC 3339 time.
 func timeAt(t testing.TB, s string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339Nano, s)

@@ -16,8 +16,8 @@ import (
 	"backlog/internal/testkit"
 )
 
-// compare compares as SQLite does without affinity: numbers, by value,
-// before text, bytewise.
+// compare compares as SQLite does without affinity: numbers by value, texts by bytes, and numbers before
+// texts.
 func compare(a, b any) int {
 	number := func(v any) *big.Float {
 		switch v := v.(type) {
@@ -47,8 +47,8 @@ func isBelow(raw any, c Cut) bool {
 	return compare(raw, c.High) < 0 && (compare(raw, c.Low) < 0 || compare(raw, c.Gap) >= 0)
 }
 
-// columns are columns: what shows their form, and what programs write to
-// them for a time, as precisely as they like and in one of several ways.
+// columns are columns with samples, from which their form is detected, and with the ways in which programs
+// write a time to them.
 var columns = []struct {
 	name    string
 	samples []any
@@ -99,7 +99,7 @@ var columns = []struct {
 	}, false},
 }
 
-// drawFraction returns the fraction of u, cut to some width.
+// drawFraction returns the fraction of u, truncated to a random width.
 func drawFraction(t *rapid.T, u time.Time) string {
 	n := rapid.IntRange(0, 9).Draw(t, "digits")
 	if n == 0 {
@@ -110,8 +110,8 @@ func drawFraction(t *rapid.T, u time.Time) string {
 
 var zoneNames = []string{"UTC", "Asia/Kolkata", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"}
 
-// draw returns a time of the years 2002 to 2100, often close to a change
-// of the zone's clock, and another one, often close to that.
+// draw returns two times of the years 2002 to 2100. The first one is often close to a change of the
+// zone's clock, and the second one is often close to the first.
 func draw(t *rapid.T, zone *time.Location) (at, other time.Time) {
 	at = time.Unix(rapid.Int64Range(1009843200, endUnix-1e6).Draw(t, "unix"), 0).In(zone)
 	if _, change := at.ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near a change") {
@@ -124,8 +124,8 @@ func draw(t *rapid.T, zone *time.Location) (at, other time.Time) {
 	return at, at.Add(time.Duration(rapid.Int64Range(int64(-reach), int64(reach)).Draw(t, "apart")))
 }
 
-// Every value that stands for a time from t on is at or above lower(t), every
-// one up to t below beyond(t); and not much more is.
+// Every value for t or later is at or above lower(t), and every value for t or earlier is below beyond(t).
+// Few other values are.
 func TestBounds(t *testing.T) {
 	for _, column := range columns {
 		for _, name := range zoneNames {
@@ -177,16 +177,16 @@ func checkBounds(t *rapid.T, f Form, at time.Time, raw any, step time.Duration, 
 	}
 }
 
-// checkMeant checks the lower bound for the time that was written, which is
-// not the one that is read where the reading is ambiguous.
+// checkMeant checks the lower bound for the time that was written. If the clock shows that twice, the time
+// that is read may be another one.
 func checkMeant(t *rapid.T, f Form, at, u time.Time, raw any) {
 	if s := u.Truncate(time.Second); !s.Before(at) && isBelow(raw, f.Since(at)) {
 		t.Errorf("%#v is of %v, but below lower(%v) = %#v", raw, u, at, f.Since(at))
 	}
 }
 
-// What is written is read as the time cut to the form's precision, or later
-// where the reading is ambiguous; and exact splits such values at t.
+// A time that is written is read again truncated to the precision of the form, or later if the clock shows
+// it twice. exact splits such values at t.
 func TestWrite(t *testing.T) {
 	forms := []struct {
 		precision time.Duration
@@ -229,8 +229,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// The order of readings is that of the instants for which they stand, those
-// included that the clock never shows.
+// The times that a clock shows are ordered like their instants. This includes times that it skips.
 func TestReadingsOrdered(t *testing.T) {
 	for _, name := range append(zoneNames, "Pacific/Apia", "America/Sao_Paulo") {
 		zone := testkit.Zone(t, name)
@@ -249,7 +248,7 @@ func TestReadingsOrdered(t *testing.T) {
 	}
 }
 
-// SQLite's own functions, affinities and comparisons.
+// The bounds also hold with SQLite's own functions, affinities and comparisons.
 func TestSQLite(t *testing.T) {
 	db := testkit.OpenPool(t, "sqlite", ":memory:")
 	db.SetMaxOpenConns(1)
@@ -349,8 +348,8 @@ func list(t *testing.T, db *sql.DB, where string, args ...any) map[int64]any {
 	return list
 }
 
-// A form that is given, not detected, binds text. The column's affinity makes
-// a number of it where it has made numbers of the values.
+// A form that is configured rather than detected binds text. The affinity of the column converts it to a
+// number, as it has converted the values.
 func TestSQLiteAffinity(t *testing.T) {
 	db := testkit.OpenPool(t, "sqlite", ":memory:")
 	db.SetMaxOpenConns(1)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Readings that a clock shows twice, and such as it never shows.
+// Some times a clock shows twice, and some never.
 func TestZoneReadings(t *testing.T) {
 	for _, c := range []struct{ zone, wall, want string }{
 		// 06:00Z: from 02:00 EDT back to 01:00 EST.
@@ -58,7 +58,7 @@ func TestZoneBounds(t *testing.T) {
 	}
 }
 
-// Text has no room for other years than 0 to 9999.
+// A text can only have the years 0 to 9999.
 func TestYears(t *testing.T) {
 	early, late := time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC)
