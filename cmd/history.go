@@ -124,7 +124,7 @@ func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Tim
 		ctx, cancel := context.WithTimeout(h.ctx, countTimeout)
 		if s, err := a.view.Status(ctx, at); err == nil {
 			o.Pending = s.Pending
-			h.Picture.Counted(o.Since, s.Pending)
+			h.Picture.SetPending(o.Since, s.Pending)
 		}
 		cancel()
 		h.Outage(change, o, at)

@@ -1,4 +1,5 @@
-// Package causes groups the errors of many records by what they have in common.
+// Package causes groups the errors of many records by what they have in common: [Fold] replaces what
+// differs from record to record, and a [Tally] counts the folded texts.
 package causes
 
 import (
@@ -14,50 +15,51 @@ import (
 )
 
 const (
-	// maxCauses is how many causes a Tally distinguishes, so that memory
-	// stays bounded where Fold takes no id for one.
+	// maxCauses is how many causes a Tally distinguishes. It bounds the memory if Fold does not
+	// recognize an id.
 	maxCauses = 1000
-	// maxExample is how many bytes of an error are kept to be shown whole:
-	// what programs may say on standard error, and a little around it.
+	// maxExample is how many bytes of an example are kept: a little more than what is kept of a
+	// handler's standard error.
 	maxExample = 3 << 10
 )
 
 // A Cause is what a number of errors have in common.
 type Cause struct {
-	Text    string // as Fold returns it; for errors beyond the bound: "other errors"
-	Records int
+	Text    string      // from [Fold]; "other errors" for those beyond the bound of a [Tally]
+	Records int         // how often [Tally.Add] has counted it
 	First   backlog.Key // of the first of the records
-	Example string      // the error of that one, bounded
+	Example string      // the error of that record, cut to a bounded length
 	differ  bool        // the errors are not all the same
 }
 
-// String returns the error itself where all records have the same one, else what
-// the errors have in common.
+// String returns the error if all records have the same, else what their errors have in common.
 func (c *Cause) String() string {
 	if c.differ || c.Example == "" {
 		return c.Text
 	}
-	return cutMiddle(strings.Join(strings.Fields(strings.ToValidUTF8(c.Example, "?")), " "), maxFolded)
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(c.Example, "?")), " ")
+	return cutMiddle(line, maxFolded)
 }
 
-// shown is how many of the most frequent causes people are shown.
-const shown = 5
+// maxShown is how many causes are shown to people.
+const maxShown = 5
 
-// Top returns the causes that people are shown, how many others there are, and how many
-// records these have.
+// Top returns the causes to show to people, how many others there are, and how many records these
+// have. The list is in the order of [Tally.Causes].
 func Top(list []Cause) (top []Cause, others, records int) {
-	top = list[:min(shown, len(list))]
+	top = list[:min(maxShown, len(list))]
 	for _, c := range list[len(top):] {
 		records += c.Records
 	}
 	return top, len(list) - len(top), records
 }
 
-// Lines returns the causes as lines below a report.
-func Lines(list []Cause) (text string) {
+// Lines returns the causes as indented lines for people. Long errors and keys are cut; the log has
+// them.
+func Lines(list []Cause) string {
+	text := ""
 	top, others, records := Top(list)
 	for _, c := range top {
-		// A key may be long, too; what is cut can be seen in the log.
 		text += fmt.Sprintf("  %s × %s (first: id %s)\n", inspect.Thousands(c.Records),
 			inspect.Elide(inspect.Escaped(c.String()), 120), inspect.Elide(inspect.Shown(c.First.String()), 120))
 	}
@@ -70,15 +72,14 @@ func Lines(list []Cause) (text string) {
 // otherErrors stands for the causes beyond maxCauses.
 const otherErrors = "other errors"
 
-// A Tally groups the errors of one pass by cause. The zero value is an empty one.
-// It does not lock.
+// A Tally groups errors by cause. The zero value has none. It must not be used concurrently.
 type Tally struct {
 	byText map[string]*Cause
 	list   []*Cause // in the order of their first records
 }
 
-// Add counts a record with the error and returns the cause, to which the error
-// belongs by what Fold has made of it.
+// Add counts a record with an error and returns the error's cause. folded is what [Fold] returns for
+// the text.
 func (t *Tally) Add(folded, text string, key backlog.Key) *Cause {
 	if t.byText == nil {
 		t.byText = make(map[string]*Cause)
@@ -98,8 +99,8 @@ func (t *Tally) Add(folded, text string, key backlog.Key) *Cause {
 	return c
 }
 
-// Causes returns the most frequent cause first, of equally frequent ones the one
-// that was met first. The errors beyond the bound are last, as one cause.
+// Causes returns the most frequent cause first; of equally frequent ones, the one that was added
+// first. The errors beyond the bound are one cause, which is the last.
 func (t *Tally) Causes() []Cause {
 	list := make([]Cause, 0, len(t.list))
 	for _, c := range t.list {
@@ -115,8 +116,8 @@ func (t *Tally) Causes() []Cause {
 }
 
 const (
-	// maxFolding is how many bytes of a text Fold looks at, half of them at
-	// its end, where programs say what was wrong.
+	// maxFolding is how many bytes of a text Fold looks at. Half of them are at its end, where
+	// programs say what is wrong.
 	maxFolding = 2 << 10
 	// maxFolded is the most bytes that Fold returns.
 	maxFolded = 512
@@ -125,13 +126,17 @@ const (
 	hexadecimal = "0123456789abcdefABCDEF"
 )
 
-// quoted matches what is in quotes, which end where no letter follows.
+// quoted returns an expression for what is between two quotes q. A quote within a word does not end
+// it.
 func quoted(q string) string { return q + `(?:[^` + q + `\\]|\\.|` + q + word + `)+` + q }
 
-// The expressions are compiled when the first record fails. The tokens of a text are, by the
-// group that matches: 1, a number that leads the text or follows a word for a status, or a
-// label with the quotes before its message; 2, what is in quotes; 3, an id; none, a name of
-// JSON, or a word with the quotes behind it, which begin nothing.
+// These expressions are compiled when the first record fails. tokens matches, by its groups:
+//
+//	1     stays: a number at the start of the text or after a word such as status, or a label
+//	      such as message: with the quote before its value
+//	2     a quoted text
+//	3     an id: a UUID or a hexadecimal number
+//	none  a key of JSON, or a word with a quote after it, which does not begin a quoted text
 var (
 	tokens = pattern.Lazily(`(^[0-5]\d\d\b|(?i:status|http|code|signal)[ :=]*\d{1,3}\b|` +
 		`(?:[{,] ?["'])?(?i:error|message|msg|code|reason|detail|title|type|description)["']? ?[:=] ?["'` + "`])|" +
@@ -140,26 +145,29 @@ var (
 		`([[:xdigit:]]{8}-(?:[[:xdigit:]]{4}-){3}[[:xdigit:]]{12}|0x[[:xdigit:]]+)|` +
 		word + "+[\"'`]?")
 	digits = pattern.Lazily(`[0-9]+`)
-	marks  = pattern.Lazily(`#(?:[.,:]?#)+`) // as of 10.0.0.1:5432
+	marks  = pattern.Lazily(`#(?:[.,:]?#)+`) // what remains of 10.0.0.1:5432
 )
 
-// Fold returns the text of an error with "#" for what differs from record to
-// record: numbers, hexadecimal ids and UUIDs, what is in quotes. Numbers that
-// are a status stay, and so do quoted names and messages. The result is one line
-// of valid UTF-8, cut in its middle to maxFolded bytes.
+// Fold returns the text of an error with "#" in place of what differs from record to record:
+// numbers, UUIDs, hexadecimal ids and quoted texts. Numbers that are a status stay, and so do quoted
+// names and messages. The result is one line of valid UTF-8, cut in its middle to 512 bytes. Fold may
+// be called concurrently.
 func Fold(text string) string {
-	if l := last.Load(); l != nil && l[0] == text {
-		return l[1]
+	if f := lastFold.Load(); f != nil && f.text == text {
+		return f.folded
 	}
-	folded := fold(text)
-	last.Store(&[2]string{text, folded})
-	return folded
+	f := &foldedText{text: text, folded: fold(text)}
+	lastFold.Store(f)
+	return f.folded
 }
 
-// last is a text and what Fold made of it: while a service is down, all records
-// fail with the same error.
-var last atomic.Pointer[[2]string]
+// A foldedText is a text and what Fold returned for it.
+type foldedText struct{ text, folded string }
 
+// lastFold saves work while a service is down: all records then fail with the same error.
+var lastFold atomic.Pointer[foldedText]
+
+// fold does the work of [Fold].
 func fold(text string) string {
 	text = strings.ToValidUTF8(cutMiddle(text, maxFolding), "?")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' }), " ")
@@ -175,7 +183,7 @@ func fold(text string) string {
 			out.WriteString(token)
 		case m[4] >= 0:
 			out.WriteString(token[:1] + "#" + token[:1])
-		case m[6] >= 0, len(bare) >= 6 && strings.Trim(bare, hexadecimal) == "" && digits().MatchString(bare):
+		case m[6] >= 0 || isHexID(bare):
 			out.WriteString("#" + token[len(bare):])
 		default:
 			out.WriteString(digits().ReplaceAllString(token, "#"))
@@ -185,14 +193,21 @@ func fold(text string) string {
 	return cutMiddle(marks().ReplaceAllString(out.String(), "#"), maxFolded)
 }
 
-// cutMiddle returns the text, or as much of its beginning and end as have room,
-// with a mark between them, in size bytes.
+// isHexID reports whether a word looks like a hexadecimal id: long enough, and with a digit.
+func isHexID(word string) bool {
+	return len(word) >= 6 && strings.Trim(word, hexadecimal) == "" && digits().MatchString(word)
+}
+
+// cutMiddle returns the text in at most size bytes: its beginning, a mark and its end if it is
+// longer.
 func cutMiddle(s string, size int) string {
 	const mark = "…"
 	if len(s) <= size {
 		return s
 	}
-	head, tail := (size-len(mark))/2, len(s)-(size-len(mark))/2
+	half := (size - len(mark)) / 2
+	head := half
+	tail := len(s) - half
 	for head > 0 && !utf8.RuneStart(s[head]) {
 		head--
 	}
@@ -202,9 +217,12 @@ func cutMiddle(s string, size int) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// Has reports whether part is a part of the error's text, as it is or on one line, or of
-// what Fold makes of it.
+// Has reports whether an error's text contains the part: as it is, on one line, or folded.
 func Has(text, part string) bool {
-	return strings.Contains(text, part) || strings.Contains(strings.Join(strings.Fields(text), " "), part) ||
-		strings.Contains(part, "#") && strings.Contains(Fold(text), part) // without # it has nothing that the text has not
+	oneLine := strings.Join(strings.Fields(text), " ")
+	if strings.Contains(text, part) || strings.Contains(oneLine, part) {
+		return true
+	}
+	// A part without "#" that is in the folded text is in the text as well.
+	return strings.Contains(part, "#") && strings.Contains(Fold(text), part)
 }

@@ -13,8 +13,9 @@ import (
 	"backlog/backlog/logqueue"
 )
 
-// NewLog returns a logger of the level and format: text, json, or auto, which is text on a
-// terminal alone. Over a queue it also says what the queue has dropped.
+// NewLog returns a logger of the level and format: "text", "json", or "auto", which is text on a
+// terminal and JSON elsewhere. If w is a queue, or a [Screen] over one, it also logs how many lines
+// the queue has dropped.
 func NewLog(level slog.Level, format string, w io.Writer) *slog.Logger {
 	s, terminal := w.(*Screen)
 	q, _ := w.(*logqueue.Queue)
@@ -22,8 +23,8 @@ func NewLog(level slog.Level, format string, w io.Writer) *slog.Logger {
 		q = s.w
 	}
 	if q != nil {
-		late := slog.New(newHandler(level, format, q.To(), terminal))
-		q.OnDropped(func(n int64) { late.Warn("log lines are dropped: nobody has read the log", "lines", n) })
+		direct := slog.New(newHandler(level, format, q.Dest(), terminal))
+		q.OnDropped(func(n int64) { direct.Warn("log lines are dropped: nobody has read the log", "lines", n) })
 	}
 	return slog.New(newHandler(level, format, w, terminal))
 }
@@ -41,17 +42,20 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// exchanges is the handler of [ShowExchanges].
 type exchanges struct {
 	slog.Handler
 	show func(text string)
 }
 
-// ShowExchanges returns a handler that shows what handlers log of an attempt. Other lines
-// go to h.
+// ShowExchanges returns a handler that gives to show what a record's handler has sent and got. All
+// other lines go to h.
 func ShowExchanges(h slog.Handler, show func(text string)) slog.Handler { return exchanges{h, show} }
 
+// Enabled implements [slog.Handler].
 func (e exchanges) Enabled(context.Context, slog.Level) bool { return true }
 
+// Handle implements [slog.Handler].
 func (e exchanges) Handle(ctx context.Context, line slog.Record) error {
 	if line.Message != "exchange" {
 		if e.Handler.Enabled(ctx, line.Level) {

@@ -1,5 +1,8 @@
-// Package logging says in a log what passes do: little in a good hour, one clear line in
-// a bad one. The text of a message is constant; what varies is an attribute.
+// Package logging writes what passes do to a log: little while all is well, one clear line when
+// something is wrong. The message of a line is constant; what varies is an attribute.
+//
+// An [Observer] logs the events of an engine and its loop. A [Screen] shows a progress bar below
+// the log on a terminal.
 package logging
 
 import (
@@ -18,28 +21,31 @@ import (
 )
 
 const (
-	// quiet is how long a pass runs before the log says that it has begun. The end of a
-	// shorter one tells enough.
+	// quiet is how long a pass runs before the log says that it has begun. Of a shorter pass,
+	// only the end is logged.
 	quiet = time.Second
-	// maxAlike is how many records of a pass with the same trouble are named.
+	// maxAlike is how many records of a pass are named for the same problem.
 	maxAlike = 10
 	// maxDied is how many of the records that die in a pass are named.
 	maxDied = 20
-	// failing is how many attempts a pass needs for its end to be a warning, where half of
-	// them failed.
-	failing = 5
+	// manyAttempts is how many attempts a pass needs for its end to be a warning if at least
+	// half of them failed.
+	manyAttempts = 5
 	// Remind is how often the log says that the database is still unreachable.
 	Remind = 5 * time.Minute
 )
 
-// endings are how attempts end.
-var endings = map[backlog.Outcome]string{
-	backlog.Succeeded: "success", backlog.HandedOver: "handed over", backlog.Skipped: "not attempted",
-	backlog.Rejected: "rejected", backlog.Errored: "failed",
+// outcomeMessages are the messages about the ends of attempts.
+var outcomeMessages = map[backlog.Outcome]string{
+	backlog.Succeeded:  "success",
+	backlog.HandedOver: "handed over",
+	backlog.Skipped:    "not attempted",
+	backlog.Rejected:   "rejected",
+	backlog.Errored:    "failed",
 }
 
-// plain are the events of which no more is said than what they are about.
-var plain = map[backlog.EventKind]struct {
+// simpleMessages are the messages about events with no attributes but a record and an error.
+var simpleMessages = map[backlog.EventKind]struct {
 	level slog.Level
 	text  string
 }{
@@ -54,48 +60,52 @@ var plain = map[backlog.EventKind]struct {
 	backlog.Panicked:     {slog.LevelError, "panic"},
 }
 
-// Broker is the Server of messages.
+// Broker is the Server of an Observer whose records are messages.
 const Broker = "broker"
 
-// An Observer logs the events of engine and loop. Its fields must not be changed after
-// the first event.
+// An Observer logs the events of an engine and its loop. Its fields must not be changed after the
+// first event. All methods may be called concurrently.
 type Observer struct {
 	Log     *slog.Logger
-	Server  string         // what the records are from
+	Server  string         // where the records are from, for messages: "database" or [Broker]
 	Dead    bool           // there is a dead status
-	Single  bool           // of one pass among many processes: what each would say again is no warning
-	Picture *watch.Picture // is told of every event
+	Single  bool           // one of many processes that each handle one pass: what all would log is no warning
+	Picture *watch.Picture // gets every event
 
-	// OnOutage is called when an outage begins, lasts or is over, and must return soon:
-	// [Observer.Outage], or what has that log it.
+	// OnOutage is called when an outage begins, is ongoing or is over. It must return soon. The
+	// default is [Observer.Outage].
 	OnOutage func(watch.Change, watch.Outage, time.Time)
 
 	mu     sync.Mutex // guards what follows
 	passes map[string]*pass
-	since  time.Time // when the database went away
-	away   *time.Timer
-	broken string // the error of the last pass; "" if it had none
+
+	unavailableSince time.Time
+	reminder         *time.Timer // runs while the database is unavailable
+	lastError        string      // of the last pass; "" if it had none
 }
 
-// A pass is what the log will say of a tier's pass at its end.
+// A pass is what is logged of a tier's pass at its end.
 type pass struct {
-	begun                       *time.Timer
-	causes                      bool // logged
-	unreadable, conflicts, died int
-	unwritten                   int
-	ids                         []string // of the first unwritten ones
-	why                         error    // the first one was not written
+	underWay     *time.Timer // logs that the pass has begun
+	causesLogged bool
+	unreadable   int
+	conflicts    int
+	died         int
+
+	unwritten      int
+	unwrittenIDs   []string // of the first ones
+	unwrittenError error    // of the first one
 }
 
-// New returns an observer of passes over a database.
+// New returns an Observer of passes over a database.
 func New(log *slog.Logger) *Observer {
 	o := &Observer{Log: log, Server: "database", Picture: new(watch.Picture), passes: make(map[string]*pass)}
 	o.OnOutage = o.Outage
 	return o
 }
 
-// of returns the tier's pass. The caller holds the lock.
-func (o *Observer) of(tier string) *pass {
+// tierPass returns the tier's last pass. The caller holds the lock.
+func (o *Observer) tierPass(tier string) *pass {
 	if o.passes[tier] == nil {
 		o.passes[tier] = new(pass)
 	}
@@ -105,33 +115,35 @@ func (o *Observer) of(tier string) *pass {
 // Observe takes one event.
 func (o *Observer) Observe(ev backlog.Event) {
 	change, outage := o.Picture.Observe(ev)
-	if ev.Kind != backlog.AttemptEnded || o.Log.Enabled(context.Background(), slog.LevelDebug) { // there may be millions
+	// There may be millions of attempts, so log is not called in vain.
+	if ev.Kind != backlog.AttemptEnded || o.Log.Enabled(context.Background(), slog.LevelDebug) {
 		o.log(ev)
 	}
-	if change != watch.None {
+	if change != watch.Unchanged {
 		o.OnOutage(change, outage, ev.At)
 	}
 }
 
+// log logs one event.
 func (o *Observer) log(ev backlog.Event) {
 	log := o.Log
 	if ev.Tier != "" {
 		log = log.With("tier", ev.Tier)
 	}
 	if ev.Kind == backlog.AttemptEnded {
-		log.Debug(endings[ev.Outcome], about(ev)...)
+		log.Debug(outcomeMessages[ev.Outcome], attributes(ev)...)
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := o.of(ev.Tier)
+	p := o.tierPass(ev.Tier)
 	switch ev.Kind {
 	case backlog.PassStarted:
-		begun := time.AfterFunc(quiet, func() {
+		underWay := time.AfterFunc(quiet, func() {
 			log.Info("pass under way", "started", ev.At.UTC().Format(time.RFC3339))
 		})
-		p.logUnwritten(log) // since the end of the last one
-		o.passes[ev.Tier] = &pass{begun: begun}
+		p.logUnwritten(log) // outcomes since the end of the last pass
+		o.passes[ev.Tier] = &pass{underWay: underWay}
 		log.Debug("pass started")
 	case backlog.PassEnded:
 		o.passEnded(log, p, ev)
@@ -156,10 +168,10 @@ func (o *Observer) log(ev backlog.Event) {
 	case backlog.Unwritten:
 		p.unwritten++
 		if p.unwritten == 1 {
-			p.why = ev.Err
+			p.unwrittenError = ev.Err
 		}
 		if p.unwritten <= maxAlike {
-			p.ids = append(p.ids, ev.Record.Key.String())
+			p.unwrittenIDs = append(p.unwrittenIDs, ev.Record.Key.String())
 		}
 	case backlog.UnreadableRow:
 		p.unreadable++
@@ -167,31 +179,31 @@ func (o *Observer) log(ev backlog.Event) {
 			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
 		}
 	case backlog.StoreUnavailable:
-		o.since = ev.At
+		o.unavailableSince = ev.At
 		if errors.Is(ev.Err, backlog.ErrUnavailable) {
 			log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
 		} else {
 			log.Error("no record is handed out until the table can be used again", "error", ev.Err)
 		}
-		o.away = time.AfterFunc(Remind, func() { o.stillAway(log, ev.Err) })
+		o.reminder = time.AfterFunc(Remind, func() { o.remindUnavailable(log, ev.Err) })
 	case backlog.StoreBack:
-		if o.away != nil {
-			o.away.Stop()
-			o.away = nil
+		if o.reminder != nil {
+			o.reminder.Stop()
+			o.reminder = nil
 		}
-		log.Warn("the "+o.Server+" answers again", "after", ev.At.Sub(o.since).Round(time.Millisecond).String())
+		log.Warn("the "+o.Server+" answers again", "after", ev.At.Sub(o.unavailableSince).Round(time.Millisecond).String())
 	case backlog.Paused:
 		log.Warn("the handler asked for a pause", "until", ev.At.UTC().Format(time.RFC3339), "error", ev.Err)
 	case backlog.TicksMissed:
 		logMissed(log, ev)
 	default:
-		if x, ok := plain[ev.Kind]; ok {
-			log.Log(context.Background(), x.level, x.text, about(ev)...)
+		if m, ok := simpleMessages[ev.Kind]; ok {
+			log.Log(context.Background(), m.level, m.text, attributes(ev)...)
 		}
 	}
 }
 
-// logUncertain says that only the outcome will tell whether the row takes its status.
+// logUncertain logs that the database cannot say before the outcome whether it takes it.
 func (o *Observer) logUncertain(log *slog.Logger, ev backlog.Event) {
 	level := slog.LevelWarn
 	if o.Single {
@@ -201,8 +213,8 @@ func (o *Observer) logUncertain(log *slog.Logger, ev backlog.Event) {
 		"id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 }
 
-// logMissed says that a pass makes up for missed ticks: loudly where the daemon was away for
-// long.
+// logMissed logs that a pass makes up for missed ticks: a warning if they were missed for an hour
+// or more.
 func logMissed(log *slog.Logger, ev backlog.Event) {
 	args := []any{"missed", ev.N}
 	if ev.AtLeast {
@@ -215,7 +227,7 @@ func logMissed(log *slog.Logger, ev backlog.Event) {
 	log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
 }
 
-// logRefused names a record whose outcome, or whose death by age, the database does not take.
+// logRefused logs that the database refuses to write a record's outcome, or its death by age.
 func (o *Observer) logRefused(log *slog.Logger, ev backlog.Event) {
 	id := ev.Record.Key.String()
 	if o.Server == Broker {
@@ -229,21 +241,22 @@ func (o *Observer) logRefused(log *slog.Logger, ev backlog.Event) {
 	log.Error("the database does not take the dead status; this process does not try that again", "id", id, "reason", ev.Record.Reason, "error", ev.Err)
 }
 
-// Outage logs what has become of an outage.
+// Outage logs that an outage began, is ongoing or is over.
 func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
 	since := x.Since.UTC().Format(time.RFC3339)
 	switch change {
 	case watch.Began:
 		o.Log.Error("outage: every attempt fails", "since", since, "cause", x.Cause, "pending", x.Pending)
-	case watch.Lasts:
+	case watch.Ongoing:
 		o.Log.Warn("outage goes on", "since", since, "passes", x.Passes, "cause", x.Cause, "pending", x.Pending)
 	case watch.Recovered:
 		o.Log.Warn("recovered from the outage", "since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending)
 	}
 }
 
-// about returns what the event is of: its record and its error, if it has them.
-func about(ev backlog.Event) (args []any) {
+// attributes returns the event's record and its error, if it has them.
+func attributes(ev backlog.Event) []any {
+	var args []any
 	if ev.Record != nil {
 		args = append(args, "id", ev.Record.Key.String())
 	}
@@ -253,35 +266,35 @@ func about(ev backlog.Event) (args []any) {
 	return args
 }
 
-// stillAway says that the database is still unreachable.
-func (o *Observer) stillAway(log *slog.Logger, err error) {
+// remindUnavailable logs that the database is still unreachable.
+func (o *Observer) remindUnavailable(log *slog.Logger, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.away != nil {
-		log.Warn("the "+o.Server+" is still unreachable", "since", o.since.UTC().Format(time.RFC3339), "error", err)
-		o.away.Reset(Remind)
+	if o.reminder != nil {
+		log.Warn("the "+o.Server+" is still unreachable", "since", o.unavailableSince.UTC().Format(time.RFC3339), "error", err)
+		o.reminder.Reset(Remind)
 	}
 }
 
 // passEnded logs the end of a pass. The caller holds the lock.
 func (o *Observer) passEnded(log *slog.Logger, p *pass, ev backlog.Event) {
-	if p.begun != nil {
-		p.begun.Stop()
+	if p.underWay != nil {
+		p.underWay.Stop()
 	}
 	p.logUnwritten(log)
 	p.logMore(log)
 	if r := ev.Report; r.Conflicts > 1 && r.Conflicts == r.Selected {
 		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
 	}
-	lasts := o.Picture.Outage() != nil
-	o.sayEnd(log, ev, lasts)
-	if !p.causes { // the pass may have failed to begin
-		p.causes = true
-		logCauses(log, o.Picture.Causes(ev.Tier), lasts)
+	outage := o.Picture.Outage() != nil
+	o.logEnd(log, ev, outage)
+	if !p.causesLogged { // if the pass failed to begin, p is the pass before it
+		p.causesLogged = true
+		logCauses(log, o.Picture.Causes(ev.Tier), outage)
 	}
 }
 
-// logMore says how many there were beside those that are named.
+// logMore logs how many rows there were besides those that were named.
 func (p *pass) logMore(log *slog.Logger) {
 	more := func(n int, level slog.Level, text string) {
 		if n > 0 {
@@ -291,7 +304,9 @@ func (p *pass) logMore(log *slog.Logger) {
 	more(p.unreadable-maxAlike, slog.LevelWarn, "more rows cannot be read")
 	more(p.conflicts-maxAlike, slog.LevelWarn, "more rows were left alone: somebody else has changed them")
 	more(p.died-maxDied, slog.LevelInfo, "more records died")
-	p.unreadable, p.conflicts, p.died = 0, 0, 0
+	p.unreadable = 0
+	p.conflicts = 0
+	p.died = 0
 }
 
 // End logs the outcomes that were given up after the end of their pass.
@@ -304,26 +319,28 @@ func (o *Observer) End() {
 	}
 }
 
-// logUnwritten sums up the outcomes that could not be written. A line for each would
-// drown the rest of the log.
+// logUnwritten logs in one line which outcomes could not be written. A line for each would drown the
+// rest of the log.
 func (p *pass) logUnwritten(log *slog.Logger) {
 	if p.unwritten == 0 {
 		return
 	}
-	ids := strings.Join(p.ids, ", ")
-	if more := p.unwritten - len(p.ids); more > 0 {
+	ids := strings.Join(p.unwrittenIDs, ", ")
+	if more := p.unwritten - len(p.unwrittenIDs); more > 0 {
 		ids += fmt.Sprintf(" and %d more", more)
 	}
-	log.Error("outcomes could not be written: their records will be handled again", "outcomes", p.unwritten, "ids", ids, "error", p.why)
-	p.unwritten, p.ids = 0, nil
+	log.Error("outcomes could not be written: their records will be handled again", "outcomes", p.unwritten, "ids", ids, "error", p.unwrittenError)
+	p.unwritten = 0
+	p.unwrittenIDs = nil
 }
 
-// sayEnd says that a pass has ended and, once while passes come to nothing, why. In an
-// outage its reminders take the place of that. The caller holds the lock.
-func (o *Observer) sayEnd(log *slog.Logger, ev backlog.Event, outage bool) {
+// logEnd logs that a pass has ended. The error of passes that end early without a record is logged
+// once and repeated at level debug. In an outage its reminders take the place of the line. The
+// caller holds the lock.
+func (o *Observer) logEnd(log *slog.Logger, ev backlog.Event, outage bool) {
 	r := ev.Report
 	args := []any{"selected", r.Selected, "succeeded", r.Succeeded, "failed", r.Failed, "seconds", float64(r.Duration.Milliseconds()) / 1000}
-	for _, c := range inspect.OutcomeCounts(*r)[2:] { // whose first two are said already
+	for _, c := range inspect.OutcomeCounts(*r)[2:] { // the first two are succeeded and failed
 		if c.N > 0 {
 			args = append(args, c.Key, c.N)
 		}
@@ -331,17 +348,19 @@ func (o *Observer) sayEnd(log *slog.Logger, ev backlog.Event, outage bool) {
 	if r.Stopped != "" {
 		args = append(args, "stopped", r.Stopped)
 	}
-	before := o.broken
-	o.broken = ""
-	level, text := slog.LevelInfo, "pass ended"
-	if n := r.Succeeded + r.Failed + r.Rejected; n >= failing && 2*r.Failed >= n {
+	before := o.lastError
+	o.lastError = ""
+	level := slog.LevelInfo
+	text := "pass ended"
+	if n := r.Succeeded + r.Failed + r.Rejected; n >= manyAttempts && 2*r.Failed >= n {
 		level = slog.LevelWarn
 	}
 	switch {
 	case ev.Err != nil:
-		o.broken = ev.Err.Error()
-		level, text = slog.LevelError, "pass ended early"
-		if o.broken == before && r.Selected == 0 {
+		o.lastError = ev.Err.Error()
+		level = slog.LevelError
+		text = "pass ended early"
+		if o.lastError == before && r.Selected == 0 {
 			level = slog.LevelDebug
 		}
 		args = append(args, "error", ev.Err)
@@ -353,7 +372,7 @@ func (o *Observer) sayEnd(log *slog.Logger, ev backlog.Event, outage bool) {
 	log.Log(context.Background(), level, text, args...)
 }
 
-// logCauses says why records failed in a pass that has ended.
+// logCauses logs why records failed in a pass that has ended.
 func logCauses(log *slog.Logger, list []causes.Cause, outage bool) {
 	level := slog.LevelWarn
 	if outage {

@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// longWork is how long a pass or a simulation runs before its bar is drawn.
-	longWork = time.Second
-	// steps are what a simulation's bar counts.
+	// barDelay is how long a pass or a simulation runs before its bar is drawn.
+	barDelay = time.Second
+	// steps is how many steps the bar has for each candidate of a simulation.
 	steps = 1000
-	// redraw is how often the bar is drawn at most.
-	redraw = 100 * time.Millisecond
+	// redrawInterval is the shortest time between two drawings of the bar.
+	redrawInterval = 100 * time.Millisecond
 )
 
-// A progress shows on a terminal how far a long pass is, one pass at a time, and
-// hands every event on.
+// A progress shows on a terminal how far a pass has come, one pass at a time, and gives every event
+// to next.
 type progress struct {
-	*Screen // its mutex guards what follows; its bar is nil: no pass is shown
+	*Screen // its mutex guards what follows; without a bar no pass is shown
 	pending counter
 	next    func(backlog.Event)
 
-	tier      string // whose pass is shown
+	tier      string // of the pass that is shown
 	done      int    // attempts
-	counted   bool   // the bar has its end
+	counted   bool   // the bar knows its end
 	stopCount context.CancelFunc
 }
 
 // A counter counts the pending records of a table.
 type counter func(ctx context.Context, now time.Time, ages []time.Duration) (inspect.Counts, error)
 
-// ShowPasses returns an observer that shows on w, if that is a [Screen], how far a pass
-// over the table that pending counts is, and hands every event on to next.
+// ShowPasses returns an observer that gives every event to next. If w is a [Screen], it also shows
+// there how far a pass has come. pending counts the pass's table.
 func ShowPasses(w io.Writer, pending counter, next func(backlog.Event)) func(backlog.Event) {
 	s, ok := w.(*Screen)
 	if !ok {
@@ -60,7 +60,8 @@ func (p *progress) observe(ev backlog.Event) {
 		p.passStarted(ev.Report)
 	case p.bar == nil || ev.Tier != p.tier:
 	case ev.Kind == backlog.AttemptEnded:
-		if p.done++; p.counted {
+		p.done++
+		if p.counted {
 			p.show(inspect.Shown(p.tier), p.done)
 		}
 	case ev.Kind == backlog.PassEnded:
@@ -70,17 +71,19 @@ func (p *progress) observe(ev backlog.Event) {
 	}
 }
 
-// passStarted starts the bar's clock with the pass, so that its rate is the pass's,
-// and counts what is pending before outcomes change that.
+// passStarted makes the bar and begins to count what is pending, before outcomes change that. The
+// bar's clock starts with the pass, so that it shows the pass's rate.
 func (p *progress) passStarted(pass *backlog.Report) {
 	p.newBar(math.MaxInt, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("records"))
-	p.tier, p.done, p.counted = pass.Tier, 0, false
+	p.tier = pass.Tier
+	p.done = 0
+	p.counted = false
 	var ctx context.Context
 	ctx, p.stopCount = context.WithCancel(context.Background())
 	go p.count(ctx, p.bar, *pass)
 }
 
-// count tells the bar how many records there are.
+// count counts the pending records and sets the end of the bar.
 func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass backlog.Report) {
 	c, err := p.pending(ctx, pass.Started, []time.Duration{pass.MaxAge})
 	if err != nil {
@@ -88,7 +91,8 @@ func (p *progress) count(ctx context.Context, bar *progressbar.ProgressBar, pass
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if end := c.Bands[0].Fresh + c.Bands[0].Failed; p.bar == bar && end > p.done {
+	end := c.Bands[0].Fresh + c.Bands[0].Failed
+	if p.bar == bar && end > p.done {
 		bar.ChangeMax(end)
 		p.counted = true
 	}
@@ -102,20 +106,20 @@ func (s *Screen) newBar(length int, more ...progressbar.Option) {
 		progressbar.OptionThrottle(math.MaxInt64),
 		progressbar.OptionClearOnFinish(),
 	)...)
-	s.bar.Reset() // sets the clock
+	s.bar.Reset() // starts its clock
 }
 
-// show moves the bar to so many steps, and draws it if it has been there for long.
-// The caller holds the lock.
+// show moves the bar to so many steps, and draws it if it exists for longer than barDelay. The
+// caller holds the lock.
 func (s *Screen) show(name string, done int) {
-	if time.Since(s.began) >= longWork {
-		progressbar.OptionThrottle(redraw)(s.bar)
+	if time.Since(s.began) >= barDelay {
+		progressbar.OptionThrottle(redrawInterval)(s.bar)
 	}
 	progressbar.OptionSetDescription(name)(s.bar)
 	s.bar.Set(done)
 }
 
-// Hide takes the bar away. A nil Screen has none.
+// Hide removes the bar. The Screen may be nil.
 func (s *Screen) Hide() {
 	if s == nil {
 		return
@@ -128,13 +132,13 @@ func (s *Screen) Hide() {
 	}
 }
 
-// Simulating returns a function that takes the progress of the i-th candidate of a
-// simulation, from 0, and shows it; nil without a terminal.
+// Simulating returns a function that shows the progress of the i-th candidate of a simulation,
+// counted from 0. It returns nil for a nil Screen: there is no terminal.
 func (s *Screen) Simulating(name string, i, candidates int) func(done, of int) {
 	if s == nil {
 		return nil
 	}
-	name = inspect.Elide(inspect.Shown(name), 30) // a line is all there is
+	name = inspect.Elide(inspect.Shown(name), 30) // the bar has one line
 	if candidates > 1 {
 		name += fmt.Sprintf(" (%d of %d)", i+1, candidates)
 	}
@@ -144,23 +148,24 @@ func (s *Screen) Simulating(name string, i, candidates int) func(done, of int) {
 		if s.bar == nil {
 			s.newBar(steps * candidates)
 		}
-		s.show(name, steps*i+min(steps-1, steps*done/of)) // the end is for what comes after
+		ofCandidate := min(steps-1, steps*done/of) // at the last step, the bar would vanish
+		s.show(name, steps*i+ofCandidate)
 	}
 }
 
-// A Screen is a terminal on whose last line there may be a bar. The bar makes
-// way for whatever else is written, of whomever it comes.
+// A Screen is a terminal whose last line may show a progress bar. Everything else that is written to
+// the terminal goes through Write, which removes the bar first.
 type Screen struct {
 	w *logqueue.Queue
 
 	mu    sync.Mutex
-	bar   *progressbar.ProgressBar // nil: none
-	began time.Time                // of the bar
+	bar   *progressbar.ProgressBar // nil: there is none
+	began time.Time                // when the bar was made
 }
 
-// OnScreen returns the queue, as a [Screen] if it leads to a terminal.
+// OnScreen returns a [Screen] over the queue if that writes to a terminal, else the queue itself.
 func OnScreen(q *logqueue.Queue) io.Writer {
-	if !isTerminal(q.To()) {
+	if !isTerminal(q.Dest()) {
 		return q
 	}
 	return &Screen{w: q}

@@ -1,4 +1,4 @@
-// Package logqueue has a writer that never blocks.
+// Package logqueue has a writer for logs that never blocks: a [Queue].
 package logqueue
 
 import (
@@ -14,40 +14,43 @@ const (
 	// MaxLines and MaxBytes bound what waits for a slow reader.
 	MaxLines = 1024
 	MaxBytes = 1 << 20
-	// Patience is how long the log is waited for before a report or the
-	// end of the program.
+	// Patience is how long [Queue.Flush] waits for the reader.
 	Patience = time.Second
 )
 
-// A Queue is a writer that never blocks. A goroutine passes on what is written;
-// where the reader stands still and the queue is full, lines are dropped and
-// counted. A full pipe must cost neither a record nor a lock nor a stop.
+// maxBatch is how many lines are written at a time.
+const maxBatch = 64
+
+// A Queue is a writer that never blocks. A goroutine passes on what is written. If the reader does
+// not read and the queue is full, lines are dropped and counted, so that a full pipe costs neither
+// a record nor a lock nor a stop. All methods may be called concurrently.
 type Queue struct {
-	to      io.Writer
+	dest    io.Writer
 	dropped atomic.Int64
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	lines   [][]byte // those being written included
-	bytes   int
-	stalled bool // the last flush was in vain
+	lines   [][]byte // with those being written
+	bytes   int      // of lines
+	stalled bool     // the last Flush timed out, and nothing was written since
 	closed  bool
 	notice  func(dropped int64)
 }
 
-// New returns a queue that passes on to the writer. Close ends its goroutine.
-func New(to io.Writer) *Queue {
-	q := &Queue{to: to}
+// New returns a Queue that passes on to the writer. Close ends its goroutine.
+func New(dest io.Writer) *Queue {
+	q := &Queue{dest: dest}
 	q.changed = sync.NewCond(&q.mu)
-	q.notice = func(n int64) { fmt.Fprintf(to, "backlog: log lines dropped that nobody read: %d\n", n) }
+	q.notice = func(n int64) { fmt.Fprintf(dest, "backlog: log lines dropped that nobody read: %d\n", n) }
 	go q.run()
 	return q
 }
 
-// To returns the writer that it passes on to.
-func (q *Queue) To() io.Writer { return q.to }
+// Dest returns the writer that the queue passes on to.
+func (q *Queue) Dest() io.Writer { return q.dest }
 
-// OnDropped sets what tells the reader, once that is back.
+// OnDropped sets the function that is called with the number of dropped lines when the reader reads
+// again. It may write to Dest.
 func (q *Queue) OnDropped(notice func(dropped int64)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,21 +82,24 @@ func (q *Queue) run() {
 			}
 			q.changed.Wait()
 		}
-		n := min(len(q.lines), 64)
-		text, notice := slices.Concat(q.lines[:n]...), q.notice
+		n := min(len(q.lines), maxBatch)
+		text := slices.Concat(q.lines[:n]...)
+		notice := q.notice
 		q.mu.Unlock()
-		q.to.Write(text) // a log that nobody can read is no error of the program's work
+		q.dest.Write(text) // an error of the log does not concern the work
 		if lost := q.dropped.Swap(0); lost > 0 {
 			notice(lost)
 		}
 		q.mu.Lock()
-		q.lines, q.bytes, q.stalled = slices.Delete(q.lines, 0, n), q.bytes-len(text), false
+		q.lines = slices.Delete(q.lines, 0, n)
+		q.bytes -= len(text)
+		q.stalled = false
 		q.changed.Broadcast()
 	}
 }
 
-// Flush waits until all is written: at most Patience, and not at all if that was
-// in vain before and nothing has moved since.
+// Flush waits until all lines are written, at most Patience. After a Flush that timed out it does not
+// wait again until a line was written.
 func (q *Queue) Flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +119,7 @@ func (q *Queue) Flush() {
 	}
 }
 
-// Close is the last flush.
+// Close flushes the queue. Its goroutine ends when all lines are written.
 func (q *Queue) Close() {
 	q.Flush()
 	q.mu.Lock()
@@ -122,8 +128,8 @@ func (q *Queue) Close() {
 	q.changed.Broadcast()
 }
 
-// An After writes to w once the log so far is written, so that a terminal shows
-// both in their order.
+// An After is a writer that flushes the log before each write to W, so that a terminal shows both in
+// their order.
 type After struct {
 	Log *Queue
 	W   io.Writer

@@ -72,7 +72,7 @@ func TestReaderRoles(t *testing.T) {
 	}
 
 	r.SetDaemon(nil, false)
-	if n := r.Now(); n.Role != web.Standby || n.Trouble == nil || !n.Trouble.Away {
+	if n := r.Now(); n.Role != web.Standby || n.Trouble == nil || !n.Trouble.Temporary {
 		t.Errorf("waiting for its database: %+v, %+v", n, n.Trouble)
 	}
 

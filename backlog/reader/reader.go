@@ -195,7 +195,7 @@ func (r *Reader) Now() web.Now {
 // trouble returns what is wrong, for pages, probes and metrics; nil: nothing is. The caller holds mu.
 func (r *Reader) trouble(now time.Time) *watch.Trouble {
 	unavailable := func(since time.Time, text string) *watch.Trouble {
-		return &watch.Trouble{Since: inspect.Stamp(since), Error: text, Away: true}
+		return &watch.Trouble{Since: inspect.Stamp(since), Error: text, Temporary: true}
 	}
 	switch {
 	case r.Up != nil && r.Up():

@@ -8,23 +8,23 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// Where the daemon is that leads.
+// Where the leading daemon is.
 const (
 	Here      = "here"
 	Elsewhere = "elsewhere"
 	Nobody    = "nobody"
 )
 
-// A Daemon is the process that leads.
+// A Daemon is the leading process.
 type Daemon struct {
 	PID   int           `json:"pid"`
 	Since inspect.Stamp `json:"since"`
 }
 
-// A LookBack is what has been, and who works. What is not known is null; no
-// Leader: it could not be asked.
+// A LookBack is what the state folder knows: the last passes, the daemon, the outage and the pause.
+// What is not known is null in JSON. Leader is "" if it could not be found out.
 type LookBack struct {
-	Name     string        `json:"name,omitempty"` // of the work, where it has one
+	Name     string        `json:"name,omitempty"` // from the configuration; "": it has none
 	Last     []Pass        `json:"last"`           // of each tier
 	Daemon   *Daemon       `json:"daemon"`
 	Leader   string        `json:"leader"`
@@ -33,23 +33,23 @@ type LookBack struct {
 	Pause    *Pause        `json:"pause"`
 }
 
-// An Overview is the status of a table and of those who work it off, for `status --json` and
-// the API alike.
+// An Overview is the status of a table and of its daemon, for `status --json` and the API.
 type Overview struct {
 	*inspect.Status
 	LookBack
 }
 
-// Limits say which overview shows a failure. 0: no limit.
+// Limits say when an overview counts as a failure. 0: no limit.
 type Limits struct {
-	Idle    time.Duration // since the last pass has ended
-	Oldest  time.Duration // the age of a record that was never tried; older than every tier does not count
-	Pending int           // records from which on it is a failure
-	Failed  int           // the same, of those that have failed
+	Idle    time.Duration // more than this since the last pass has ended
+	Oldest  time.Duration // more than this as the age of a record never tried, unless it is older than every tier
+	Pending int           // so many pending records or more
+	Failed  int           // so many failed records or more
 }
 
-// Exceeded returns which limits the overview exceeds, a clause for each.
-func (l *Limits) Exceeded(o *Overview, now time.Time) (why []string) {
+// Exceeded returns a clause for each limit that the overview exceeds.
+func (l *Limits) Exceeded(o *Overview, now time.Time) []string {
+	var why []string
 	last := o.lastEnd()
 	switch {
 	case l.Idle > 0 && last.IsZero():
@@ -70,8 +70,9 @@ func (l *Limits) Exceeded(o *Overview, now time.Time) (why []string) {
 	return why
 }
 
-// lastEnd returns when the last pass has ended, zero if none is known to have.
-func (o *Overview) lastEnd() (last time.Time) {
+// lastEnd returns when the last known pass has ended, zero if no pass is known.
+func (o *Overview) lastEnd() time.Time {
+	var last time.Time
 	for i := range o.Last {
 		if t := o.Last[i].Ended(); t.After(last) {
 			last = t
@@ -80,8 +81,10 @@ func (o *Overview) lastEnd() (last time.Time) {
 	return last
 }
 
-// oldestFresh returns the date of the oldest record in a band that was never tried, zero without one.
-func (o *Overview) oldestFresh() (oldest time.Time) {
+// oldestFresh returns the date of the oldest record never tried that a tier is wide enough for, zero
+// without one.
+func (o *Overview) oldestFresh() time.Time {
+	var oldest time.Time
 	for _, b := range o.Bands {
 		t := time.Time(b.OldestFresh)
 		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
@@ -91,7 +94,7 @@ func (o *Overview) oldestFresh() (oldest time.Time) {
 	return oldest
 }
 
-// failed counts the failed records, those that the policy refresh has disabled among them.
+// failed returns the number of failed records. Those that the policy refresh has disabled count.
 func (o *Overview) failed() int {
 	n := o.Beyond.Failed + o.Counts["disabled"]
 	for _, b := range o.Bands {
@@ -113,10 +116,10 @@ func LastOfEach(passes []Pass) []Pass {
 	return list
 }
 
-// topCauses is how many causes of a pass people are shown.
+// topCauses is how many causes of a pass Lines shows.
 const topCauses = 5
 
-// Lines tell it to people, with tabs between cells.
+// Lines returns rows for people, with tabs between cells.
 func (b *LookBack) Lines(now time.Time) (rows []string) {
 	add := func(format string, args ...any) { rows = append(rows, fmt.Sprintf(format, args...)) }
 	if len(b.Last) > 0 {

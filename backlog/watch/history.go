@@ -14,23 +14,23 @@ import (
 	"backlog/backlog/inspect"
 )
 
-// The bounds of what is remembered.
+// The bounds of the history.
 const (
 	maxPasses   = 1000
 	maxOutages  = 20
-	maxRecords  = 10_000 // that failed, with their attempts
-	maxAttempts = 5      // of each
+	maxRecords  = 10_000 // records that failed, whose attempts are kept
+	maxAttempts = 5      // attempts of each of them
 	maxText     = 256    // bytes of an attempt's error
-	maxError    = 1024   // of a pass's, and of the database's
+	maxError    = 1024   // bytes of a pass's error and of the database's
 	maxStreaks  = 100_000
 	maxSuspects = 1000
 	maxCounted  = 100_000 // pairs of a record and a cause
-	// suspectAfter are the failures in a row after which a record is suspected, where at
-	// least half of the other attempts meanwhile have succeeded.
+	// suspectAfter is after how many failures in a row a record is suspected, if at least half
+	// of the other attempts since the first of them have succeeded.
 	suspectAfter = 5
 )
 
-// A PastOutage is one that is over.
+// A PastOutage is an outage that is over.
 type PastOutage struct {
 	Outage
 	Ended time.Time `json:"ended"`
@@ -43,9 +43,9 @@ type Failures struct {
 	Causes   []SeenCause
 }
 
-// A SeenCause is a cause with where and when it was met. Its Records have failed so since
-// the first event, each counted once; beyond maxCounted of all causes one that comes back
-// may be counted anew.
+// A SeenCause is a cause with when and in which tiers it was seen. Its Records have failed so since
+// the first event. Each is counted once, as long as it is among the last maxCounted pairs of a
+// record and a cause.
 type SeenCause struct {
 	Cause
 	Attempts  int           `json:"attempts"` // that failed so
@@ -55,7 +55,7 @@ type SeenCause struct {
 	Tiers     []string      `json:"tiers"`
 }
 
-// An Attempt is one that has ended.
+// An Attempt is an attempt that has ended.
 type Attempt struct {
 	At      inspect.Stamp `json:"at"`
 	Tier    string        `json:"tier"`
@@ -63,53 +63,59 @@ type Attempt struct {
 	Error   string        `json:"error"`
 }
 
-// A Suspect is a record that fails again and again where others succeed.
+// A Suspect is a record that fails again and again while others succeed.
 type Suspect struct {
 	ID       backlog.Key   `json:"id"`
 	Failures int           `json:"failures"` // in a row, since the process began
-	Error    string        `json:"error"`    // the last one
+	Error    string        `json:"error"`    // of the last one
 	Last     inspect.Stamp `json:"last"`
 }
 
-// A history is what has been, bounded. Its owner locks it.
+// A history is what has happened so far, within bounds. The mutex of its Picture guards it.
 type history struct {
 	since    time.Time // of the first event; zero: there was none
 	passes   []Pass    // the oldest first
 	outages  []PastOutage
 	failures causes.Tally
-	met      map[*causes.Cause]*meeting
+	seen     map[*causes.Cause]*sightings
 	failed   int // attempts
 
-	ended, good uint64                         // attempts, and those that succeeded
-	counted     *simplelru.LRU[pair, struct{}] // what failed
-	records     *simplelru.LRU[uint64, []Attempt]
-	streaks     *simplelru.LRU[uint64, streak]
-	suspects    *simplelru.LRU[uint64, Suspect]
+	attempts  uint64 // that ended
+	succeeded uint64 // attempts
+	counted   *simplelru.LRU[pair, struct{}]
+	records   *simplelru.LRU[uint64, []Attempt] // by the hash of the record's key, as below
+	streaks   *simplelru.LRU[uint64, streak]
+	suspects  *simplelru.LRU[uint64, Suspect]
 }
 
-type meeting struct {
-	number      uint64 // of the cause
-	records     int
-	first, last time.Time
-	tiers       map[string]bool
+// sightings are when and where a cause was seen, and of how many records.
+type sightings struct {
+	number  uint64 // of the cause
+	records int
+	first   time.Time
+	last    time.Time
+	tiers   map[string]bool
 }
 
-// A pair is a record's hash with the number of a cause.
+// A pair is the hash of a record's key and the number of a cause with which it has failed.
 type pair struct{ record, cause uint64 }
 
-// A streak is a record's failures in a row, and how many attempts there were when the
-// last ones of them began to count.
+// A streak is a record's failures in a row. attempts and succeeded are the history's counts when
+// the first of the last suspectAfter failures came.
 type streak struct {
-	failures    int
-	ended, good uint64
+	failures  int
+	attempts  uint64
+	succeeded uint64
 }
 
-// lock locks the picture, which its first use makes, and returns what unlocks it.
+// lock locks the picture, makes its maps at the first call, and returns the function that unlocks
+// it.
 func (p *Picture) lock() (unlock func()) {
 	p.mu.Lock()
 	if p.history == nil {
-		p.passes, p.history = make(map[string]*pass), &history{met: make(map[*causes.Cause]*meeting)}
-		p.counted, _ = simplelru.NewLRU[pair, struct{}](maxCounted, nil) // an error is a size below one
+		p.passes = make(map[string]*pass)
+		p.history = &history{seen: make(map[*causes.Cause]*sightings)}
+		p.counted, _ = simplelru.NewLRU[pair, struct{}](maxCounted, nil) // no error: the size is more than 0
 		p.records, _ = simplelru.NewLRU[uint64, []Attempt](maxRecords, nil)
 		p.streaks, _ = simplelru.NewLRU[uint64, streak](maxStreaks, nil)
 		p.suspects, _ = simplelru.NewLRU[uint64, Suspect](maxSuspects, nil)
@@ -117,11 +123,12 @@ func (p *Picture) lock() (unlock func()) {
 	return p.mu.Unlock
 }
 
-// attempt takes the end of one; folded and text are its error's.
-func (h *history) attempt(ev backlog.Event, folded, text string) {
-	h.ended++
+// addAttempt adds an attempt that has ended; text is its error's, folded what [causes.Fold] makes of
+// it.
+func (h *history) addAttempt(ev backlog.Event, folded, text string) {
+	h.attempts++
 	if ev.Outcome == backlog.Succeeded {
-		h.good++
+		h.succeeded++
 		if h.records.Len() == 0 {
 			return
 		}
@@ -131,75 +138,89 @@ func (h *history) attempt(ev backlog.Event, folded, text string) {
 		h.streaks.Remove(id)
 		h.suspects.Remove(id)
 	} else if text != "" {
-		h.failure(ev, id, folded, text)
+		h.addFailure(ev, id, folded, text)
 	}
-	if list, known := h.records.Peek(id); known || text != "" {
-		x := Attempt{inspect.Stamp(ev.At), ev.Tier, ev.Outcome.String(), inspect.Elide(text, maxText)}
+	list, known := h.records.Peek(id)
+	if known || text != "" {
+		x := Attempt{
+			At:      inspect.Stamp(ev.At),
+			Tier:    ev.Tier,
+			Outcome: ev.Outcome.String(),
+			Error:   inspect.Elide(text, maxText),
+		}
 		h.records.Add(id, append([]Attempt{x}, list[:min(len(list), maxAttempts-1)]...))
 	}
 }
 
-func (h *history) failure(ev backlog.Event, id uint64, folded, text string) {
+// addFailure adds a failed attempt at the record of that hash to its cause and to its streak.
+func (h *history) addFailure(ev backlog.Event, id uint64, folded, text string) {
 	h.failed++
 	c := h.failures.Add(folded, text, ev.Record.Key)
-	m := h.met[c]
-	if m == nil {
-		m = &meeting{number: uint64(len(h.met)), first: ev.At, tiers: make(map[string]bool)}
-		h.met[c] = m
+	seen := h.seen[c]
+	if seen == nil {
+		seen = &sightings{number: uint64(len(h.seen)), first: ev.At, tiers: make(map[string]bool)}
+		h.seen[c] = seen
 	}
-	met := pair{id, m.number}
-	if !h.counted.Contains(met) {
-		m.records++
+	recordAndCause := pair{id, seen.number}
+	if !h.counted.Contains(recordAndCause) {
+		seen.records++
 	}
-	h.counted.Add(met, struct{}{})
-	m.last = ev.At
-	m.tiers[ev.Tier] = true
+	h.counted.Add(recordAndCause, struct{}{})
+	seen.last = ev.At
+	seen.tiers[ev.Tier] = true
 
 	s, known := h.streaks.Get(id)
 	if !known {
-		s = streak{ended: h.ended - 1, good: h.good}
+		s = streak{attempts: h.attempts - 1, succeeded: h.succeeded}
 	}
 	s.failures++
 	suspected := h.suspects.Contains(id)
 	if s.failures%suspectAfter == 0 {
-		others := h.ended - s.ended - suspectAfter
-		suspected = others > 0 && 2*(h.good-s.good) >= others
-		s.ended, s.good = h.ended, h.good
+		others := h.attempts - s.attempts - suspectAfter
+		suspected = others > 0 && 2*(h.succeeded-s.succeeded) >= others
+		s.attempts = h.attempts
+		s.succeeded = h.succeeded
 	}
 	h.streaks.Add(id, s)
 	if suspected {
-		h.suspects.Add(id, Suspect{ev.Record.Key, s.failures, inspect.Elide(text, maxText), inspect.Stamp(ev.At)})
+		h.suspects.Add(id, Suspect{
+			ID:       ev.Record.Key,
+			Failures: s.failures,
+			Error:    inspect.Elide(text, maxText),
+			Last:     inspect.Stamp(ev.At),
+		})
 	} else {
 		h.suspects.Remove(id)
 	}
 }
 
-// last returns the list's newest elements.
-func last[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
+// newest returns the last elements of a list, at most so many.
+func newest[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
 
-// Restore goes on with what other processes have left: passes, the oldest first, past
-// outages, the newest first, and the one that lasts; nil: none.
+// Restore sets what earlier processes have left in the state folder: passes, the oldest first,
+// unless there are none; past outages, the newest first; and the present outage, which may be nil.
 func (p *Picture) Restore(passes []Pass, past []PastOutage, o *Outage) {
 	defer p.lock()()
-	h := p.history
-	if h.outages, p.outage = last(reversed(past), maxOutages), o; len(passes) > 0 {
-		h.passes = last(passes, maxPasses)
+	p.outage = o
+	p.history.outages = newest(reversed(past), maxOutages)
+	if len(passes) > 0 {
+		p.history.passes = newest(passes, maxPasses)
 	}
 }
 
-// Passes returns those that have ended, the newest first.
+// Passes returns the passes that have ended, the newest first.
 func (p *Picture) Passes() []Pass {
 	defer p.lock()()
 	return reversed(p.history.passes)
 }
 
-// Outages returns those that are over, the newest first.
+// Outages returns the outages that are over, the newest first.
 func (p *Picture) Outages() []PastOutage {
 	defer p.lock()()
 	return reversed(p.history.outages)
 }
 
-// reversed returns a copy.
+// reversed returns a copy of the list in reverse order.
 func reversed[T any](list []T) []T {
 	list = slices.Clone(list)
 	slices.Reverse(list)
@@ -207,8 +228,9 @@ func reversed[T any](list []T) []T {
 }
 
 // Running returns the passes under way.
-func (p *Picture) Running() (list []Pass) {
+func (p *Picture) Running() []Pass {
 	defer p.lock()()
+	var list []Pass
 	for _, tier := range slices.Sorted(maps.Keys(p.passes)) {
 		if x := p.passes[tier]; x.begun != nil {
 			list = append(list, *x.begun)
@@ -222,13 +244,17 @@ func (p *Picture) Failures() Failures {
 	defer p.lock()()
 	h := p.history
 	f := Failures{Since: h.since, Attempts: h.failed}
-	for c, m := range h.met {
-		seen := SeenCause{
-			Cause: CauseOf(c), Attempts: c.Records, Share: float64(c.Records) / float64(h.failed),
-			FirstSeen: inspect.Stamp(m.first), LastSeen: inspect.Stamp(m.last), Tiers: slices.Sorted(maps.Keys(m.tiers)),
+	for c, s := range h.seen {
+		cause := SeenCause{
+			Cause:     CauseOf(c),
+			Attempts:  c.Records, // the tally adds up attempts
+			Share:     float64(c.Records) / float64(h.failed),
+			FirstSeen: inspect.Stamp(s.first),
+			LastSeen:  inspect.Stamp(s.last),
+			Tiers:     slices.Sorted(maps.Keys(s.tiers)),
 		}
-		seen.Records = m.records
-		f.Causes = append(f.Causes, seen)
+		cause.Records = s.records
+		f.Causes = append(f.Causes, cause)
 	}
 	slices.SortFunc(f.Causes, func(a, b SeenCause) int {
 		return cmp.Or(b.Attempts-a.Attempts, time.Time(a.FirstSeen).Compare(time.Time(b.FirstSeen)))
@@ -236,20 +262,20 @@ func (p *Picture) Failures() Failures {
 	return f
 }
 
-// CauseOf returns the cause as passes have it.
+// CauseOf returns the cause for JSON.
 func CauseOf(c *causes.Cause) Cause {
 	first, _ := c.First.MarshalJSON()
-	return Cause{c.String(), c.Records, json.RawMessage(first)}
+	return Cause{Error: c.String(), Records: c.Records, First: json.RawMessage(first)}
 }
 
-// Attempts returns the last ones at a record that has failed, the newest first.
+// Attempts returns the last attempts at a record that has failed, the newest first.
 func (p *Picture) Attempts(key backlog.Key) []Attempt {
 	defer p.lock()()
 	list, _ := p.records.Peek(key.Hash())
 	return append([]Attempt{}, list...)
 }
 
-// Suspects returns the records that are suspected, the latest failure first.
+// Suspects returns the suspects, the latest failure first.
 func (p *Picture) Suspects() []Suspect {
 	defer p.lock()()
 	return reversed(p.suspects.Values())

@@ -53,7 +53,7 @@ func TestTrouble(t *testing.T) {
 	want(0, 1, true, "something else")
 	p.Observe(backlog.Event{Kind: backlog.StoreUnavailable, At: at(4), Err: fmt.Errorf("%w: connection refused", backlog.ErrUnavailable)})
 	want(0, 4, false, "the database is away: connection refused")
-	if !p.Trouble(start).Away {
+	if !p.Trouble(start).Temporary {
 		t.Error("want a database that is away")
 	}
 	p.Observe(backlog.Event{Kind: backlog.StoreBack, At: at(5)})
@@ -61,7 +61,7 @@ func TestTrouble(t *testing.T) {
 	pass(6, "30d", 30*24*time.Hour, nil) // it reaches as far
 	want(0, 0, true, "")
 	p.Observe(backlog.Event{Kind: backlog.StoreUnavailable, At: at(7), Err: errors.New("no such table")})
-	if x := p.Trouble(start); x == nil || x.Away {
+	if x := p.Trouble(start); x == nil || x.Temporary {
 		t.Errorf("want a table that is gone, got %+v", x)
 	}
 	if last := p.Passes(); last[len(last)-1].Error != refused.Error() || last[0].Error != "" {

@@ -1,5 +1,6 @@
-// Package watch folds what passes leave behind, told by Observe, into one bounded
-// picture: why records fail, and whether an outage lasts. It does no I/O.
+// Package watch keeps what the events of passes add up to: why records fail, which outages there
+// were, and whether work goes on. A [Picture] takes the events by [Picture.Observe]; logs, pages,
+// probes and metrics read it. Its memory is bounded, and it does no I/O.
 package watch
 
 import (
@@ -17,47 +18,52 @@ import (
 
 // A Pass is the report of a pass as commands print it and the state folder keeps it.
 type Pass struct {
-	N        int64         `json:"n,omitempty"` // what it is called: the milliseconds of its start
+	N        int64         `json:"n,omitempty"` // its name: the Unix time of its start in milliseconds
 	Tier     string        `json:"tier"`
 	MaxAge   float64       `json:"max_age_seconds"`
-	Tick     inspect.Stamp `json:"tick,omitzero"` // that it is for
+	Tick     inspect.Stamp `json:"tick,omitzero"` // for which it runs
 	Started  inspect.Stamp `json:"started"`
 	Duration float64       `json:"duration_seconds"`
 	backlog.Report
-	Covered []string `json:"covered,omitempty"` // the tiers that ticked with it
+	Covered []string `json:"covered,omitempty"` // narrower tiers that ticked at the same time
 	Missed  int      `json:"missed,omitempty"`  // ticks that it makes up for
 	Causes  []Cause  `json:"causes"`
 	Error   string   `json:"error,omitempty"` // with which it ended
 
-	ofHandler bool // the error is the handler's, not the store's
+	handlerError bool // the error is the handler's, not the store's
 }
 
-// A Trouble is why work does not go on as it should.
+// A Trouble is what keeps work from going on.
 type Trouble struct {
 	Since inspect.Stamp `json:"since"`
-	// Passes says that passes end with the error; else the database is unavailable, or
+	// Passes says that passes end with the error. Otherwise the database is unavailable, or
 	// its table cannot be read.
 	Passes bool   `json:"passes"`
 	Error  string `json:"error"`
-	// Away says that the same may go on later by itself.
-	Away bool `json:"-"`
+	// Temporary says that the database may be available again without any change.
+	Temporary bool `json:"-"`
 	// Handler says that the error is the handler's.
 	Handler bool `json:"-"`
 }
 
-// A Cause is why records failed: their error where all have the same, else what their
-// errors have in common.
+// A Cause is why records failed: their error if all have the same, else what their errors have in
+// common.
 type Cause struct {
 	Error   string          `json:"error"`
 	Records int             `json:"records"`
-	First   json.RawMessage `json:"first_id"` // a key
+	First   json.RawMessage `json:"first_id"` // the key of the first of them
 }
 
-// PassOf returns the report with its causes.
+// PassOf returns the pass of a report and its causes.
 func PassOf(r backlog.Report, list []causes.Cause) Pass {
 	p := Pass{
-		Tier: r.Tier, MaxAge: r.MaxAge.Seconds(), Tick: inspect.Stamp(r.Tick), Started: inspect.Stamp(r.Started),
-		Duration: r.Duration.Seconds(), Report: r, Causes: make([]Cause, len(list)),
+		Tier:     r.Tier,
+		MaxAge:   r.MaxAge.Seconds(),
+		Tick:     inspect.Stamp(r.Tick),
+		Started:  inspect.Stamp(r.Started),
+		Duration: r.Duration.Seconds(),
+		Report:   r,
+		Causes:   make([]Cause, len(list)),
 	}
 	for i := range list {
 		p.Causes[i] = CauseOf(&list[i])
@@ -72,12 +78,12 @@ func (p *Pass) Ended() time.Time {
 
 // A Pause is a time in which nothing is started.
 type Pause struct {
-	Until  *time.Time `json:"until"` // nil: until it is ended
+	Until  *time.Time `json:"until"` // nil: until somebody ends it
 	Reason string     `json:"reason"`
-	By     string     `json:"by"` // the account that asked for it
+	By     string     `json:"by"` // the account that began it
 }
 
-// Current returns the pause if it holds at the time, else nil. A nil Pause holds never.
+// Current returns the pause if it has not ended at the time, else nil. The pause may be nil.
 func (p *Pause) Current(now time.Time) *Pause {
 	if p != nil && (p.Until == nil || now.Before(*p.Until)) {
 		return p
@@ -85,10 +91,10 @@ func (p *Pause) Current(now time.Time) *Pause {
 	return nil
 }
 
-// String says until when, and why.
+// String returns until when the pause lasts, and why.
 func (p *Pause) String() string { return p.In(time.UTC) }
 
-// In is String with the date in a zone.
+// In returns the same as String, with the date in a zone.
 func (p *Pause) In(zone *time.Location) string {
 	text := "until it is resumed"
 	if p.Until != nil {
@@ -100,22 +106,22 @@ func (p *Pause) In(zone *time.Location) string {
 	return text
 }
 
-// An Outage is a time in which every attempt fails. It begins with a pass without a
-// success that had a record tried for the first time, and was ended by abort_after or
-// had ten failures; the first success ends it.
+// An Outage is a time in which every attempt fails. It begins with a pass in which no record
+// succeeded and a record failed at its first attempt, if abort_after ended the pass or it had ten
+// failures. The first success ends it.
 type Outage struct {
 	Since    time.Time `json:"since"`
 	Cause    string    `json:"cause"`   // the most frequent one of the last pass
-	Pending  int       `json:"pending"` // when it was last counted
+	Pending  int       `json:"pending"` // records, when they were last counted
 	Passes   int       `json:"passes"`
-	Reminded time.Time `json:"reminded,omitzero"` // when it was last told that it lasts
+	Reminded time.Time `json:"reminded,omitzero"` // when Observe last returned that it began or lasts
 }
 
 const (
-	// outageFailures are the failures in one pass that are an outage.
+	// outageFailures is how many failures in one pass are an outage.
 	outageFailures = 10
-	// A reminder that an outage lasts comes at the earliest minReminder after the one
-	// before, then less and less often, at least every maxReminder.
+	// The reminders of an outage become rarer the longer it lasts: the gaps between them grow
+	// from minReminder to maxReminder.
 	minReminder = 5 * time.Minute
 	maxReminder = time.Hour
 )
@@ -123,35 +129,36 @@ const (
 // A Change is what an event means for the outage.
 type Change int
 
-// Lasts is a pass in an outage of which to remind.
 const (
-	None Change = iota
+	Unchanged Change = iota
 	Began
-	Lasts
+	Ongoing // a pass in an outage after which a reminder is due
 	Recovered
 )
 
-// A Picture is what the events of an engine and its loop add up to. The zero value is an
-// empty one. All methods may be called concurrently.
+// A Picture is what the events of an engine and its loop add up to. The zero value has seen no
+// event. All methods may be called concurrently.
 type Picture struct {
-	mu     sync.Mutex
-	passes map[string]*pass // the last of each tier, under way or ended
-	outage *Outage
-	away   *Trouble // of the database; nil: none
+	mu          sync.Mutex
+	passes      map[string]*pass // the last of each tier, under way or ended
+	outage      *Outage
+	unavailable *Trouble // of the database; nil: it is available
 
 	*history
 }
 
+// A pass is what the events of a tier's last pass add up to.
 type pass struct {
 	causes.Tally
-	begun            *Pass // nil: it has ended
-	ended            *Pass
-	covered          []string
-	missed           int
-	fresh, succeeded bool // a record was tried for the first time; one succeeded
+	begun       *Pass // nil: it has ended
+	ended       *Pass // nil: it has not ended
+	covered     []string
+	missed      int
+	freshFailed bool // a record failed at its first attempt
+	succeeded   bool // a record succeeded
 }
 
-// Outage returns the outage that lasts, or nil. The caller may change it.
+// Outage returns a copy of the present outage, nil without one.
 func (p *Picture) Outage() *Outage {
 	defer p.lock()()
 	if p.outage == nil {
@@ -160,42 +167,42 @@ func (p *Picture) Outage() *Outage {
 	return new(*p.outage)
 }
 
-// Counted notes how many records are pending in the outage that began at a time.
-func (p *Picture) Counted(since time.Time, pending int) {
+// SetPending sets how many records are pending in the outage that began at a time, if that is the
+// present one.
+func (p *Picture) SetPending(since time.Time, pending int) {
 	defer p.lock()()
 	if p.outage != nil && p.outage.Since.Equal(since) {
 		p.outage.Pending = pending
 	}
 }
 
-// Causes returns why records failed in the tier's last pass, the most frequent cause
-// first.
+// Causes returns why records failed in the tier's last pass, the most frequent cause first.
 func (p *Picture) Causes(tier string) []causes.Cause {
 	defer p.lock()()
-	return p.of(tier).Causes()
+	return p.tierPass(tier).Causes()
 }
 
-// Last returns the tier's last pass that has ended since its last one began; nil: none.
+// Last returns the tier's last pass, nil if that has not ended.
 func (p *Picture) Last(tier string) *Pass {
 	defer p.lock()()
-	return p.of(tier).ended
+	return p.tierPass(tier).ended
 }
 
-// Trouble returns what is wrong, nil if nothing is: the one account of it for pages, probes
-// and metrics. Of passes those count that have ended after the time from; a later pass that
-// reaches as far and ends without an error makes up for one that did not.
+// Trouble returns what keeps work from going on, nil if nothing does. Pages, probes and metrics all
+// show this. It looks at passes that ended after the time from. A pass that ends with an error is
+// trouble until a later one, of the same tier or a wider one, ends without.
 func (p *Picture) Trouble(from time.Time) *Trouble {
 	defer p.lock()()
-	if p.away != nil {
-		return new(*p.away)
+	if p.unavailable != nil {
+		return new(*p.unavailable)
 	}
-	return failing(p.history.passes, from)
+	return failingPasses(p.history.passes, from)
 }
 
-// failing returns the trouble of the oldest of the passes that end with an error again and
-// again, or for the first time.
-func failing(passes []Pass, from time.Time) *Trouble {
-	bad := make(map[string]*Pass) // the first of each tier since its last good one
+// failingPasses returns the trouble of the tier whose passes have ended with errors for the longest
+// time, nil if no tier's have.
+func failingPasses(passes []Pass, from time.Time) *Trouble {
+	first := make(map[string]*Pass) // by tier, the first with an error since the last without
 	latest := make(map[string]*Pass)
 	for i := range passes {
 		x := &passes[i]
@@ -203,38 +210,39 @@ func failing(passes []Pass, from time.Time) *Trouble {
 			continue
 		}
 		if x.Error != "" {
-			bad[x.Tier] = cmp.Or(bad[x.Tier], x)
+			first[x.Tier] = cmp.Or(first[x.Tier], x)
 			latest[x.Tier] = x
 			continue
 		}
-		maps.DeleteFunc(bad, func(_ string, b *Pass) bool { return b.MaxAge <= x.MaxAge })
+		maps.DeleteFunc(first, func(_ string, failed *Pass) bool { return failed.MaxAge <= x.MaxAge })
 	}
 	var t *Trouble
-	for tier, x := range bad {
+	for tier, x := range first {
 		ended := inspect.Stamp(x.Ended())
 		if t == nil || time.Time(ended).Before(time.Time(t.Since)) {
-			t = &Trouble{Since: ended, Passes: true, Error: latest[tier].Error, Handler: latest[tier].ofHandler}
+			t = &Trouble{Since: ended, Passes: true, Error: latest[tier].Error, Handler: latest[tier].handlerError}
 		}
 	}
 	return t
 }
 
-// of returns the tier's pass. The caller holds the lock.
-func (p *Picture) of(tier string) *pass {
+// tierPass returns the tier's last pass. The caller holds the lock.
+func (p *Picture) tierPass(tier string) *pass {
 	if p.passes[tier] == nil {
 		p.passes[tier] = new(pass)
 	}
 	return p.passes[tier]
 }
 
-// Observe takes one event. The outage is the one that began, lasts or, Recovered, is over.
+// Observe takes one event. It returns what that means for the outage, and the outage that began, is
+// ongoing or, after Recovered, is over.
 func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	var folded, text string
 	switch ev.Kind {
 	case backlog.AttemptEnded:
 		if ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected {
 			text = ev.Err.Error()
-			folded = causes.Fold(text) // before the lock: others wait for that
+			folded = causes.Fold(text) // before the lock, because it takes long
 		}
 	case backlog.OnDeadFailed:
 		text = "on_dead: " + ev.Err.Error()
@@ -244,77 +252,93 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 	p.since = cmp.Or(p.since, ev.At)
 	switch ev.Kind {
 	case backlog.TierCovered:
-		x := p.of(ev.By)
+		x := p.tierPass(ev.By)
 		x.covered = append(x.covered, ev.Tier)
 	case backlog.TicksMissed:
-		p.of(ev.Tier).missed = ev.N
+		p.tierPass(ev.Tier).missed = ev.N
 	case backlog.PassStarted:
-		x := p.of(ev.Tier)
+		x := p.tierPass(ev.Tier)
 		begun := PassOf(*ev.Report, nil)
-		begun.N, begun.Covered, begun.Missed = begun.Report.Started.UnixMilli(), x.covered, x.missed
+		begun.N = begun.Report.Started.UnixMilli()
+		begun.Covered = x.covered
+		begun.Missed = x.missed
 		p.passes[ev.Tier] = &pass{begun: &begun}
 	case backlog.PassEnded:
-		return p.passEnded(ev, p.of(ev.Tier))
+		return p.passEnded(ev, p.tierPass(ev.Tier))
 	case backlog.OnDeadFailed:
-		p.of(ev.Tier).Add(folded, text, ev.Record.Key)
+		p.tierPass(ev.Tier).Add(folded, text, ev.Record.Key)
 	case backlog.AttemptEnded:
 		return p.attemptEnded(ev, folded, text)
 	case backlog.StoreUnavailable:
-		p.away = &Trouble{
-			Since: inspect.Stamp(ev.At), Error: inspect.Elide(ev.Err.Error(), maxError), Away: errors.Is(ev.Err, backlog.ErrUnavailable),
+		p.unavailable = &Trouble{
+			Since:     inspect.Stamp(ev.At),
+			Error:     inspect.Elide(ev.Err.Error(), maxError),
+			Temporary: errors.Is(ev.Err, backlog.ErrUnavailable),
 		}
 	case backlog.StoreBack:
-		p.away = nil
+		p.unavailable = nil
 	}
-	return None, Outage{}
+	return Unchanged, Outage{}
 }
 
+// attemptEnded takes the end of an attempt; text is its error's, folded what [causes.Fold] makes of
+// it.
 func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, Outage) {
-	x := p.of(ev.Tier)
+	x := p.tierPass(ev.Tier)
 	if text != "" {
 		x.Add(folded, text, ev.Record.Key)
-		x.fresh = x.fresh || ev.Record.Lane == backlog.Fresh
+		x.freshFailed = x.freshFailed || ev.Record.Lane == backlog.Fresh
 	}
-	p.attempt(ev, folded, text)
-	x.succeeded = x.succeeded || ev.Outcome == backlog.Succeeded
+	p.addAttempt(ev, folded, text)
+	if ev.Outcome != backlog.Succeeded {
+		return Unchanged, Outage{}
+	}
+	x.succeeded = true
 	o := p.outage
-	if o == nil || ev.Outcome != backlog.Succeeded {
-		return None, Outage{}
+	if o == nil {
+		return Unchanged, Outage{}
 	}
-	p.outage, p.outages = nil, last(append(p.outages, PastOutage{*o, ev.At}), maxOutages)
+	p.outage = nil
+	p.outages = newest(append(p.outages, PastOutage{*o, ev.At}), maxOutages)
 	return Recovered, *o
 }
 
+// passEnded takes the end of the pass x.
 func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 	r := ev.Report
 	ended := PassOf(*r, x.Causes())
 	ended.N = r.Started.UnixMilli()
 	if x.begun != nil {
-		ended.Covered, ended.Missed = x.begun.Covered, x.begun.Missed
+		ended.Covered = x.begun.Covered
+		ended.Missed = x.begun.Missed
 	}
 	if ev.Err != nil && r.Stopped == backlog.StoppedError {
 		ended.Error = inspect.Elide(ev.Err.Error(), maxError)
-		ended.ofHandler = backlog.IsHandlerFault(ev.Err)
+		ended.handlerError = backlog.IsHandlerFault(ev.Err)
 	}
-	x.begun, x.ended = nil, &ended
-	p.history.passes = last(append(p.history.passes, ended), maxPasses)
+	x.begun = nil
+	x.ended = &ended
+	p.history.passes = newest(append(p.history.passes, ended), maxPasses)
 	if x.succeeded || r.Succeeded > 0 || r.Failed == 0 {
-		return None, Outage{}
+		return Unchanged, Outage{}
 	}
-	change := Lasts
+	change := Ongoing
 	if p.outage == nil {
-		if !x.fresh || r.Failed < outageFailures && r.Stopped != backlog.StoppedAbortAfter {
-			return None, Outage{}
+		manyFailed := r.Failed >= outageFailures || r.Stopped == backlog.StoppedAbortAfter
+		if !x.freshFailed || !manyFailed {
+			return Unchanged, Outage{}
 		}
-		change, p.outage = Began, &Outage{Since: r.Started}
+		change = Began
+		p.outage = &Outage{Since: r.Started}
 	}
 	o := p.outage
 	o.Passes++
 	if len(ended.Causes) > 0 {
 		o.Cause = ended.Causes[0].Error
 	}
-	if gap := min(max(o.Reminded.Sub(o.Since), minReminder), maxReminder); change == Lasts && ev.At.Sub(o.Reminded) < gap {
-		return None, Outage{}
+	gap := min(max(o.Reminded.Sub(o.Since), minReminder), maxReminder)
+	if change == Ongoing && ev.At.Sub(o.Reminded) < gap {
+		return Unchanged, Outage{}
 	}
 	o.Reminded = ev.At
 	return change, *o

@@ -39,18 +39,18 @@ func TestOutage(t *testing.T) {
 		passes []pass
 	}{
 		{"ten failures", []pass{{0, 10, 0, 0, "", watch.Began}}},
-		{"nine", []pass{{0, 9, 0, 0, "", watch.None}}},
+		{"nine", []pass{{0, 9, 0, 0, "", watch.Unchanged}}},
 		{"one that was tried for the first time", []pass{{0, 1, 9, 0, "", watch.Began}}},
 		{"abort_after", []pass{{0, 3, 0, 0, backlog.StoppedAbortAfter, watch.Began}}},
-		{"one success", []pass{{0, 20, 0, 1, "", watch.None}}},
-		{"old poison", []pass{{0, 0, 40, 0, "", watch.None}}},
+		{"one success", []pass{{0, 20, 0, 1, "", watch.Unchanged}}},
+		{"old poison", []pass{{0, 0, 40, 0, "", watch.Unchanged}}},
 		{"reminded less and less often", []pass{
-			{0, 10, 0, 0, "", watch.Began}, {4, 0, 10, 0, "", watch.None}, {5, 0, 10, 0, "", watch.Lasts}, {9, 0, 10, 0, "", watch.None},
-			{10, 0, 10, 0, "", watch.Lasts}, {15, 0, 10, 0, "", watch.None}, {20, 0, 10, 0, "", watch.Lasts}, {40, 0, 10, 0, "", watch.Lasts},
-			{79, 0, 10, 0, "", watch.None}, {80, 0, 10, 0, "", watch.Lasts}, {140, 0, 10, 0, "", watch.Lasts}, {141, 0, 9, 1, "", watch.Recovered},
-			{145, 9, 0, 0, "", watch.None},
+			{0, 10, 0, 0, "", watch.Began}, {4, 0, 10, 0, "", watch.Unchanged}, {5, 0, 10, 0, "", watch.Ongoing}, {9, 0, 10, 0, "", watch.Unchanged},
+			{10, 0, 10, 0, "", watch.Ongoing}, {15, 0, 10, 0, "", watch.Unchanged}, {20, 0, 10, 0, "", watch.Ongoing}, {40, 0, 10, 0, "", watch.Ongoing},
+			{79, 0, 10, 0, "", watch.Unchanged}, {80, 0, 10, 0, "", watch.Ongoing}, {140, 0, 10, 0, "", watch.Ongoing}, {141, 0, 9, 1, "", watch.Recovered},
+			{145, 9, 0, 0, "", watch.Unchanged},
 		}},
-		{"a pass without attempts says nothing", []pass{{0, 10, 0, 0, "", watch.Began}, {30, 0, 0, 0, "", watch.None}, {31, 0, 1, 0, "", watch.Lasts}}},
+		{"a pass without attempts says nothing", []pass{{0, 10, 0, 0, "", watch.Began}, {30, 0, 0, 0, "", watch.Unchanged}, {31, 0, 1, 0, "", watch.Ongoing}}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			p := new(watch.Picture)
@@ -71,7 +71,7 @@ func TestOutage(t *testing.T) {
 				for range y.failed {
 					attempt(backlog.Failed, backlog.Errored)
 				}
-				got := watch.None
+				got := watch.Unchanged
 				for range y.won {
 					got = max(got, attempt(backlog.Failed, backlog.Succeeded))
 				}

@@ -127,7 +127,7 @@ func (v *visit) TroubleWord() string {
 	switch t := v.Now.Trouble; {
 	case t.Passes:
 		return "Passes end with an error"
-	case t.Away:
+	case t.Temporary:
 		return "The database is away"
 	}
 	return "The table cannot be used"
