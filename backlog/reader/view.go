@@ -129,8 +129,8 @@ func (v *View) ahead(ctx context.Context, row inspect.Row, now time.Time) *web.A
 	case v.Table.HasDead():
 		a.Then = "it is older than every tier, and gets the dead status"
 	}
-	a.Tiers = lists.Map(life.ByTier, func(t simulate.TierAttempts) web.Left {
-		return web.Left{Tier: t.Name, Ticks: t.Attempts}
+	a.Tiers = lists.Map(life.ByTier, func(t simulate.TierAttempts) web.RemainingTicks {
+		return web.RemainingTicks{Tier: t.Name, Ticks: t.Attempts}
 	})
 	return a
 }

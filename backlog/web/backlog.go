@@ -1,5 +1,8 @@
-// Package web serves pages and an API that show what a daemon and its table are about,
-// closed to everybody without the token. It knows no database: see [Backlog].
+// Package web serves pages, an API and probes that show what a daemon does and what its table holds.
+// Pages and API need a token.
+//
+// A [Site] answers the requests. What it shows comes from a [Backlog], so this package knows no
+// database.
 package web
 
 import (
@@ -15,36 +18,37 @@ import (
 	"backlog/tiers"
 )
 
-// A Backlog is what a [Site] shows and acts on. Its methods may be called concurrently. An
-// error that the visitor has caused is a [*Problem].
+// A Backlog is what a [Site] shows and acts on. Its methods may be called concurrently. An error that
+// the visitor can do something about is a [*Problem].
 type Backlog interface {
 	// Now returns what is known without asking the database.
 	Now() Now
-	// LookBack returns what the state folder tells, and who works.
+	// LookBack returns what the state folder knows: passes, the daemon, the outage and the pause.
 	LookBack(ctx context.Context) watch.LookBack
-	// Records returns a page of the records that the filter means. Texts for people, of which
-	// shown columns are some, have dates in the zone; nil: UTC, and columns as they are.
+	// Records returns a page of the records that match the filter. Dates within texts are in the
+	// zone; nil: in UTC, and shown columns are as the table has them.
 	Records(ctx context.Context, f Filter, zone *time.Location) (Records, error)
+	// Record returns the record with the id, with dates in the zone as by Records.
 	Record(ctx context.Context, id string, zone *time.Location) (Record, error)
-	// Simulate shows what the schedule, YAML with the key tiers, would do with the records
-	// that the table has now, beside the running one.
+	// Simulate compares what the running schedule and another would do with the records that the
+	// table has now. The other is YAML with the key tiers.
 	Simulate(ctx context.Context, schedule string) (Simulation, error)
-	// Choose counts the records that Retry would put back.
+	// Choose counts the records that Retry would reset.
 	Choose(ctx context.Context, f Filter) (Choice, error)
-	// Retry puts back what the filter means. It is a [*Problem] if that has become
-	// considerably more than expected.
+	// Retry resets the records that match the filter. If they have become considerably more than
+	// expected, it resets none and returns a [*Problem].
 	Retry(ctx context.Context, f Filter, expect int) (Retried, error)
-	// Pause begins a pause; nil: ends it.
+	// Pause begins a pause; nil ends it.
 	Pause(p *watch.Pause) error
 	// Resolve gives an attempt of the policy refresh its outcome, success or error.
 	Resolve(ctx context.Context, uid, outcome, reason string) error
 }
 
-// What the process is.
+// The roles of a process.
 const (
 	Leader  = "leader"
 	Standby = "standby"
-	Viewer  = "viewer" // no daemon
+	Viewer  = "viewer" // it runs no daemon
 )
 
 // A Now is what is known at a moment without asking the database.
@@ -53,48 +57,48 @@ type Now struct {
 	Version    string
 	Database   string // without password
 	Table      string
-	Name       string    // of the work on it; "": none
-	Loaded     time.Time // when the configuration was
-	Woke       time.Time // when the loop did last; a viewer has none
+	Name       string    // from the configuration; "": it has none
+	Loaded     time.Time // when the configuration was loaded
+	Woke       time.Time // when the loop last woke; zero for a viewer
 	Stopping   bool
 	Zone       *time.Location
 	Schedule   *tiers.Schedule
-	Refresh    bool          // the policy refresh: ages do not matter
-	LastErrors bool          // a column has them
-	Choices    []string      // the lanes and states that the table has, as a filter has them; nil: not known yet
-	Timer      inspect.Timer // how a system's own timer runs it
+	Refresh    bool          // the policy is refresh: ages do not matter
+	LastErrors bool          // a column keeps the last errors
+	Choices    []string      // lanes and states that the table has, as words of a [Filter]; nil: not known yet
+	Timer      inspect.Timer // how cron or systemd runs the schedule
 
 	Counts   *inspect.Status // nil: not counted yet
 	Counted  time.Time
-	Took     time.Duration
-	CountErr string // why the last count failed; empty: it did not
-	Rows     *Rows  // counted, too; nil: no column has last errors
+	Took     time.Duration // the count
+	CountErr string        // why the last count failed; "": it did not
+	Rows     *Rows         // counted as well; nil: no column keeps the last errors
 
-	Trouble *watch.Trouble // with the database, or with passes; nil: none
+	Trouble *watch.Trouble // with the database or with passes; nil: none
 	Pause   *watch.Pause
-	Pausing bool           // a pause can be set, and ended, here
-	Picture *watch.Picture // passes, causes, outages, what failed
+	Pausing bool           // a pause can be begun and ended in this process
+	Picture *watch.Picture // passes, causes, outages and suspects
 }
 
 // Rows are why the newest failed records have failed, by their last errors.
 type Rows struct {
-	Records  int           `json:"records"`  // that were looked at
+	Records  int           `json:"records"`  // how many were looked at
 	Complete bool          `json:"complete"` // there are no older ones
 	Causes   []watch.Cause `json:"causes"`
 }
 
-// A Filter says which records are meant, in the words of the pages' URLs. Empty: any.
+// A Filter says which records are meant, in the words of the pages' URLs. "": any.
 type Filter struct {
 	Band  string `json:"band"`  // a tier's name, or beyond
 	Lane  string `json:"lane"`  // fresh or failed
-	State string `json:"state"` // dead, exhausted or unreadable; empty: all that is pending
-	Cause string `json:"cause"` // part of the last error, or what a cause is called
-	ID    string `json:"q"`     // this record alone
-	After string `json:"-"`     // the place that the page before has called next
+	State string `json:"state"` // dead, exhausted or unreadable; "": all pending ones
+	Cause string `json:"cause"` // a part of the last error, or the name of a cause
+	ID    string `json:"q"`     // only this record
+	After string `json:"-"`     // the place that the previous page calls next
 	Limit int    `json:"-"`
 }
 
-// String says it in words.
+// String returns the filter in words.
 func (f Filter) String() string {
 	if f.ID != "" {
 		return "the record " + f.ID
@@ -109,7 +113,7 @@ func (f Filter) String() string {
 	return text
 }
 
-// Records are a page of them.
+// Records are a page of records.
 type Records struct {
 	Records []Entry `json:"records"`
 	Next    *string `json:"next"` // nil: there are no more
@@ -119,7 +123,7 @@ type Records struct {
 type Entry struct {
 	inspect.Entry
 	Retrying bool   `json:"in_retry"`
-	Data     []Cell `json:"data,omitempty"` // of the columns that are to be shown
+	Data     []Cell `json:"data,omitempty"` // the columns of web.show
 }
 
 // A Cell is a column of a record. NULL is nil.
@@ -128,7 +132,7 @@ type Cell struct {
 	Value *string `json:"value"`
 }
 
-// A Record is one in full.
+// A Record is everything that is known about one record.
 type Record struct {
 	*inspect.Sheet
 	Retrying bool            `json:"in_retry"`
@@ -137,15 +141,15 @@ type Record struct {
 	Ahead    *Ahead          `json:"ahead"`
 }
 
-// Ahead is what becomes of a record that goes on failing; nil where that cannot be said.
+// Ahead is what happens to a record that goes on failing; nil if that is not known.
 type Ahead struct {
-	Tiers []Left        `json:"tiers"`
-	Until inspect.Stamp `json:"until"` // when it outgrows the widest tier, or is out of retries
-	Then  string        `json:"then"`  // what happens to it then, in words
+	Tiers []RemainingTicks `json:"tiers"`
+	Until inspect.Stamp    `json:"until"` // when it is older than every tier, or out of retries
+	Then  string           `json:"then"`  // what happens to it then, in words
 }
 
-// Left is how often a tier will still try a record.
-type Left struct {
+// RemainingTicks is how often a tier will still try a record.
+type RemainingTicks struct {
 	Tier  string `json:"tier"`
 	Ticks int    `json:"ticks"`
 }
@@ -153,35 +157,35 @@ type Left struct {
 // A Simulation is what the running schedule and another one would do.
 type Simulation struct {
 	Columns []string   `json:"columns"`
-	Rows    [][]string `json:"rows"`    // the best of a column end in a star
-	Results []any      `json:"results"` // the same as numbers, of the running one first, as `simulate --json` has them
-	Plot    []byte     `json:"-"`       // SVG: calls, and records pending, in the next 24 hours if every attempt fails
+	Rows    [][]string `json:"rows"`    // the best cells of a column end in a star
+	Results []any      `json:"results"` // as `simulate --json` prints them, that of the running schedule first
+	Plot    []byte     `json:"-"`       // SVG: calls and pending records in the next 24 hours if every attempt fails
 }
 
-// Starred reports whether a cell ends in a star.
+// Starred reports whether any cell ends in a star.
 func (s *Simulation) Starred() bool {
 	cells := slices.Concat(s.Rows...)
 	return slices.ContainsFunc(cells, func(c string) bool { return strings.HasSuffix(c, "*") })
 }
 
-// A Choice is what a filter means at a moment.
+// A Choice is which records match a filter at a moment.
 type Choice struct {
 	Records  int           `json:"records"`
-	Where    string        `json:"where"` // in words
+	Where    string        `json:"where"` // the filter in words
 	Examples []backlog.Key `json:"examples"`
 }
 
-// Retried is what Retry has done.
+// Retried is what [Backlog.Retry] has done.
 type Retried struct {
 	Selected  int `json:"selected"`
 	Reset     int `json:"reset"`
-	Conflicts int `json:"conflicts"` // changed by somebody else meanwhile
+	Conflicts int `json:"conflicts"` // changed by another process since they were selected
 
 	Refused  int       `json:"refused,omitempty"`  // by the database
 	Refusals []Refusal `json:"refusals,omitempty"` // the first of them
 }
 
-// A Refusal is a record that the database refuses, and what it said.
+// A Refusal is a record that the database refuses to change, and its error.
 type Refusal struct {
 	ID    backlog.Key `json:"id"`
 	Error string      `json:"error"`
@@ -193,4 +197,5 @@ type Problem struct {
 	Text   string // a sentence
 }
 
+// Error implements error.
 func (p *Problem) Error() string { return p.Text }

@@ -151,7 +151,7 @@ func (f *fake) Record(_ context.Context, id string, _ *time.Location) (web.Recor
 		if e.ID.String() == id {
 			sheet := &inspect.Sheet{Entry: e.Entry, Lines: []string{"record\t" + id, "status\t" + e.Status, "last error\t" + e.Status}}
 			return web.Record{Sheet: sheet, Retrying: e.Retrying, Data: e.Data, Attempts: f.now.Picture.Attempts(e.ID), Ahead: &web.Ahead{
-				Tiers: []web.Left{{Tier: *e.Tier, Ticks: 260}}, Until: inspect.Stamp(noon.Add(300 * 24 * time.Hour)), Then: "it stays where it is: " + e.Status}}, f.err
+				Tiers: []web.RemainingTicks{{Tier: *e.Tier, Ticks: 260}}, Until: inspect.Stamp(noon.Add(300 * 24 * time.Hour)), Then: "it stays where it is: " + e.Status}}, f.err
 		}
 	}
 	return web.Record{}, &web.Problem{Status: 404, Text: "There is no record " + id + "."}

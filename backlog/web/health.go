@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A Probe asks a daemon's /healthz, without proxies. [NewProbe] and [LocalProbe] make one.
+// A Probe asks a daemon's /healthz, without a proxy. [NewProbe] and [LocalProbe] return one.
 type Probe struct {
 	base      string
 	transport http.Transport
 }
 
-// NewProbe returns what asks the daemon at a URL such as http://10.1.2.3:8080.
+// NewProbe returns a Probe of the daemon at a URL such as http://10.1.2.3:8080.
 func NewProbe(url string) *Probe { return &Probe{base: url} }
 
-// LocalProbe returns what asks the daemon of this machine that listens at an address, as [Listen] takes it, with
-// TLS if it is secure.
+// LocalProbe returns a Probe of the daemon of this machine that listens on the address, as [Listen]
+// takes it; secure says with TLS.
 func LocalProbe(address string, secure bool) *Probe {
 	p := new(Probe)
 	path, unix := strings.CutPrefix(address, "unix:")
@@ -36,13 +36,13 @@ func LocalProbe(address string, secure bool) *Probe {
 	p.base = "http://" + address
 	if secure {
 		p.base = "https://" + address
-		p.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // this machine, and nothing secret is said
+		p.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // it is this machine, and no secret is sent
 	}
 	return p
 }
 
-// Ask returns what the daemon says. It is an error if it does not answer, or does not work; a [*Problem] if the
-// URL is wrong.
+// Ask returns the daemon's answer. It returns an error if the daemon does not answer or does not
+// work; a wrong URL is a [*Problem].
 func (p *Probe) Ask(ctx context.Context) (answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.base, "/")+"/healthz", nil)
 	if err != nil {

@@ -17,22 +17,23 @@ import (
 )
 
 const (
-	maxLimit   = 200
-	maxTicks   = 1000
-	maxHorizon = 30 * 24 * time.Hour
+	maxLimit   = 200                 // entries of a page
+	maxTicks   = 1000                // that the schedule lists
+	maxHorizon = 30 * 24 * time.Hour // of the schedule
 )
 
 // A band is a line of the front page: the pending records in a range of ages.
 type band struct {
 	Name, Ages, Often string
-	State             bool // Name is a state, and not a band
+	State             bool // Name is a state, not a band
 	inspect.Band
-	ADay           int     // attempts, at most
-	Bar, FailedBar float64 // of 100
+	ADay           int     // attempts in a day, at most
+	Bar, FailedBar float64 // percent of the longest bar
 }
 
-// Bands are the counts by tier, narrowest first, then what no tier reaches.
-func (v *visit) Bands() (list []band) {
+// Bands returns the counts by tier, the narrowest first, then those of records that no tier tries.
+func (v *visit) Bands() []band {
+	var list []band
 	c := v.Now.Counts
 	if c == nil || len(c.Bands) == 0 {
 		return nil
@@ -40,34 +41,39 @@ func (v *visit) Bands() (list []band) {
 	for _, b := range c.Bands {
 		x := band{Name: b.Tier, Ages: b.Ages, Band: b.Band}
 		if t, ok := v.Now.Schedule.ByName(b.Tier); ok {
-			x.Often, x.ADay = inspect.Often(t), (b.Fresh+b.Failed)*ticksADay(t, v.at)
+			x.Often = inspect.Often(t)
+			x.ADay = (b.Fresh + b.Failed) * ticksADay(t, v.at)
 		}
 		list = append(list, x)
 	}
-	list = append(list, band{Name: inspect.Beyond, Ages: "older: never tried", Band: c.Beyond},
+	list = append(list,
+		band{Name: inspect.Beyond, Ages: "older: never tried", Band: c.Beyond},
 		band{Name: "exhausted", Ages: "out of retries", State: true, Band: inspect.Band{Failed: c.Exhausted}},
 		band{Name: "unreadable", Ages: "no date that can be read", State: true, Band: inspect.Band{Fresh: c.Unreadable}})
-	list = slices.DeleteFunc(list, func(b band) bool {
+	unused := func(b band) bool { // a state that the table does not have
 		return b.State && b.Fresh+b.Failed == 0 && !slices.Contains(v.Now.Choices, b.Name)
-	})
+	}
+	list = slices.DeleteFunc(list, unused)
 	most := 0
 	for _, b := range list {
 		most = max(most, b.Fresh+b.Failed)
 	}
 	for i := range list {
-		if all := list[i].Fresh + list[i].Failed; all > 0 {
-			list[i].Bar = max(2, 100*math.Log1p(float64(all))/math.Log1p(float64(most)))
-			list[i].FailedBar = list[i].Bar * float64(list[i].Failed) / float64(all)
+		b := &list[i]
+		if all := b.Fresh + b.Failed; all > 0 {
+			b.Bar = max(2, 100*math.Log1p(float64(all))/math.Log1p(float64(most)))
+			b.FailedBar = b.Bar * float64(b.Failed) / float64(all)
 		}
 	}
 	return list
 }
 
-// ticksADay returns how often a tier ticks within a day from now on.
-func ticksADay(t tiers.Tier, now time.Time) (n int) {
+// ticksADay returns how often a tier ticks in the 24 hours after now.
+func ticksADay(t tiers.Tier, now time.Time) int {
 	if t.Every > 0 {
 		return int(24 * time.Hour / t.Every)
 	}
+	n := 0
 	end := now.Add(24 * time.Hour)
 	for at := t.Next(now); at.Before(end); at = t.Next(at) {
 		n++
@@ -75,16 +81,17 @@ func ticksADay(t tiers.Tier, now time.Time) (n int) {
 	return n
 }
 
-// A Sentence says how it stands.
+// A Sentence says how the process and its table are doing. Kind is good, bad or idle.
 type Sentence struct{ Word, Kind, Rest string }
 
+// String returns the whole sentence.
 func (s Sentence) String() string { return s.Word + " " + s.Rest }
 
-// Sentence is the state of the process and its table in a sentence or two.
+// Sentence returns the state of the process, the counts of the table and the next tick.
 func (v *visit) Sentence() Sentence {
 	n := v.Now
 	word, kind := v.state()
-	s := Sentence{word, kind, "Not counted yet."}
+	s := Sentence{Word: word, Kind: kind, Rest: "Not counted yet."}
 	if n.Counts != nil {
 		s.Rest = inspect.Thousands(n.Counts.Pending) + " pending."
 		failed := n.Counts.Beyond.Failed
@@ -103,7 +110,7 @@ func (v *visit) Sentence() Sentence {
 	return s
 }
 
-// state is the state of the process, and whether that is good, bad or idle.
+// state returns the state of the process, and its kind.
 func (v *visit) state() (word, kind string) {
 	switch n := v.Now; {
 	case n.Stopping:
@@ -122,7 +129,7 @@ func (v *visit) state() (word, kind string) {
 	return "Working.", "good"
 }
 
-// TroubleWord says what is wrong.
+// TroubleWord says what is wrong, if there is trouble.
 func (v *visit) TroubleWord() string {
 	switch t := v.Now.Trouble; {
 	case t.Passes:
@@ -133,12 +140,12 @@ func (v *visit) TroubleWord() string {
 	return "The table cannot be used"
 }
 
-// NextTicks returns so many ticks to come.
+// NextTicks returns the next n ticks.
 func (v *visit) NextTicks(n int) []inspect.Tick {
 	return slices.Collect(inspect.Ticks(v.Now.Schedule, v.at, time.Time{}, n))
 }
 
-// knownStates are the words of a filter for records that are not, or not all, pending.
+// knownStates returns the words that State of a [Filter] may have.
 func (n Now) knownStates() []string {
 	if n.Refresh {
 		return inspect.States
@@ -148,7 +155,7 @@ func (n Now) knownStates() []string {
 
 func isLane(word string) bool { return word == "fresh" || word == "failed" }
 
-// Lanes are the words of the lanes that the table has, none where it has but one.
+// Lanes returns the lanes that the table has, nil if it has only one.
 func (n Now) Lanes() []string {
 	if slices.Contains(n.Choices, "fresh") && slices.Contains(n.Choices, "failed") {
 		return []string{"fresh", "failed"}
@@ -156,14 +163,15 @@ func (n Now) Lanes() []string {
 	return nil
 }
 
-// States are the words of the states that the table has, without the lanes.
+// States returns the states that the table has, without the lanes.
 func (n Now) States() []string { return slices.DeleteFunc(slices.Clone(n.Choices), isLane) }
 
-// number returns a number of the query between 1 and most, or what is usual.
-func (v *visit) number(name string, usual, most int) (int, error) {
+// number returns a number of the query, moved into the range from 1 to most. If the query does not
+// have it, it returns the default.
+func (v *visit) number(name string, byDefault, most int) (int, error) {
 	text := v.Query(name)
 	if text == "" {
-		return usual, nil
+		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -172,19 +180,21 @@ func (v *visit) number(name string, usual, most int) (int, error) {
 	return min(max(n, 1), most), nil
 }
 
-// passes are those that the query means, the newest first.
+// passes answers with the passes that match the query, the newest first.
 func (v *visit) passes() (any, error) {
 	limit, err := v.number("limit", 100, maxLimit)
 	before, err2 := v.number("after", math.MaxInt, math.MaxInt)
 	data := struct {
 		Passes []watch.Pass `json:"passes"`
-		Next   int64        `json:"next,omitempty"` // what after is for the page of older ones
+		Next   int64        `json:"next,omitempty"` // the value of after for the next page
 	}{Passes: []watch.Pass{}}
 	if err = errors.Join(err, err2); err != nil {
 		return nil, err
 	}
+	tier := v.Query("tier")
 	for _, p := range v.Now.Picture.Passes() {
-		if tier := v.Query("tier"); tier != "" && p.Tier != tier || p.N >= int64(before) {
+		otherTier := tier != "" && p.Tier != tier
+		if otherTier || p.N >= int64(before) {
 			continue
 		}
 		if len(data.Passes) == limit {
@@ -196,6 +206,7 @@ func (v *visit) passes() (any, error) {
 	return data, nil
 }
 
+// pass answers with one pass.
 func (v *visit) pass() (any, error) {
 	for _, p := range append(v.Now.Picture.Running(), v.Now.Picture.Passes()...) {
 		if strconv.FormatInt(p.N, 10) == v.last {
@@ -205,16 +216,20 @@ func (v *visit) pass() (any, error) {
 	return nil, &Problem{http.StatusNotFound, "This pass is not, or no longer, remembered."}
 }
 
-// Outcomes returns the numbers of the report; without all only what is worth a word beside
-// those of success and failure.
+// Outcomes returns the counts of the pass's report. Without all, it returns only those that are not
+// zero and have no column of their own.
 func (v *visit) Outcomes(r watch.Pass, all bool) []inspect.OutcomeCount {
 	return slices.DeleteFunc(inspect.OutcomeCounts(r.Report), func(c inspect.OutcomeCount) bool {
 		return !all && (c.N == 0 || c.Key == "succeeded" || c.Key == "failed")
 	})
 }
 
-// causeOrders are how causes can be sorted.
-var causeOrders = map[string]func(a, b watch.SeenCause) int{"records": byRecords, "first": byFirst, "last": byLast}
+// causeOrders has the orders of causes by their word in the query.
+var causeOrders = map[string]func(a, b watch.SeenCause) int{
+	"records": byRecords,
+	"first":   byFirst,
+	"last":    byLast,
+}
 
 func byRecords(a, b watch.SeenCause) int { return b.Records - a.Records }
 
@@ -226,6 +241,7 @@ func byLast(a, b watch.SeenCause) int {
 	return time.Time(b.LastSeen).Compare(time.Time(a.LastSeen))
 }
 
+// causes answers with why attempts have failed.
 func (v *visit) causes() (any, error) {
 	f := v.Now.Picture.Failures()
 	by := cmp.Or(v.Query("sort"), "records")
@@ -242,25 +258,32 @@ func (v *visit) causes() (any, error) {
 	}{inspect.Stamp(f.Since), f.Attempts, append([]watch.SeenCause{}, f.Causes...), v.Now.Rows, by}, nil
 }
 
+// suspects answers with the records that fail again and again while others succeed.
 func (v *visit) suspects() (any, error) {
 	return map[string]any{"suspects": append([]watch.Suspect{}, v.Now.Picture.Suspects()...)}, nil
 }
 
-// A process is what the status has of the one that answers.
+// A process is the part of the status that is about the process that answers.
 type process struct {
-	Role    string         `json:"role"`
-	Version string         `json:"version"`
-	Counted inspect.Stamp  `json:"counted_at"`
-	Away    inspect.Stamp  `json:"unavailable_since"`
-	Trouble *watch.Trouble `json:"trouble"`
+	Role             string         `json:"role"`
+	Version          string         `json:"version"`
+	Counted          inspect.Stamp  `json:"counted_at"`
+	UnavailableSince inspect.Stamp  `json:"unavailable_since"`
+	Trouble          *watch.Trouble `json:"trouble"`
 }
 
-// status is what `backlog status --json` prints, and the process. The ticks to come are those
-// after the request, and not after the count.
+// status answers with what `backlog status --json` prints, and with the process. The next ticks are
+// those after the request, not after the count.
 func (v *visit) status() (any, error) {
 	n := v.Now
 	back := v.backlog.LookBack(v.r.Context())
-	p := process{n.Role, n.Version, inspect.Stamp(n.Counted), n.unavailable(), n.Trouble}
+	p := process{
+		Role:             n.Role,
+		Version:          n.Version,
+		Counted:          inspect.Stamp(n.Counted),
+		UnavailableSince: n.unavailableSince(),
+		Trouble:          n.Trouble,
+	}
 	next := inspect.Starts(n.Schedule, v.at)
 	if n.Counts == nil {
 		return struct {
@@ -277,22 +300,28 @@ func (v *visit) status() (any, error) {
 	}{watch.Overview{Status: &counted, LookBack: back}, p}, nil
 }
 
-// unavailable is since when the database is, zero if it answers.
-func (n Now) unavailable() inspect.Stamp {
+// unavailableSince returns since when the database is unavailable, zero if it is available.
+func (n Now) unavailableSince() inspect.Stamp {
 	if n.Trouble == nil || n.Trouble.Passes {
 		return inspect.Stamp{}
 	}
 	return n.Trouble.Since
 }
 
-// schedule has the ticks within the time that the query names.
+// schedule answers with the ticks within the time that the query names, and tries out another
+// schedule if the request has one.
 func (v *visit) schedule() (any, error) {
 	data := struct {
 		Ticks    []inspect.Tick `json:"ticks"`
 		Complete bool           `json:"complete"`
 		axis
 		trial
-	}{Complete: true, Ticks: []inspect.Tick{}, axis: axis{Horizon: 24 * time.Hour, from: v.at}, trial: trial{YAML: yamlOf(v.Now.Schedule)}}
+	}{
+		Ticks:    []inspect.Tick{},
+		Complete: true,
+		axis:     axis{Horizon: 24 * time.Hour, from: v.at},
+		trial:    trial{YAML: yamlOf(v.Now.Schedule)},
+	}
 	if text := v.Query("for"); text != "" {
 		d, err := tiers.ParseDuration(text)
 		if err != nil {
@@ -301,7 +330,8 @@ func (v *visit) schedule() (any, error) {
 		data.Horizon = min(max(d, time.Minute), maxHorizon)
 	}
 	for t := range inspect.Ticks(v.Now.Schedule, v.at, v.at.Add(data.Horizon), maxTicks+1) {
-		if data.Complete = len(data.Ticks) < maxTicks; data.Complete {
+		data.Complete = len(data.Ticks) < maxTicks
+		if data.Complete {
 			data.Ticks = append(data.Ticks, t)
 		}
 	}
@@ -310,31 +340,33 @@ func (v *visit) schedule() (any, error) {
 	}
 	err := v.form()
 	if err == nil {
-		data.trial, err = v.try(strings.ReplaceAll(v.r.PostFormValue("tiers"), "\r\n", "\n")) // as browsers end lines
+		yaml := strings.ReplaceAll(v.r.PostFormValue("tiers"), "\r\n", "\n") // browsers send \r\n
+		data.trial, err = v.try(yaml)
 	}
 	return data, err
 }
 
-// An axis is that of a picture of ticks.
+// An axis is the time axis of the picture of ticks.
 type axis struct {
 	Horizon time.Duration `json:"-"`
 	from    time.Time
 }
 
-// X is the place of a time on the axis.
+// X returns the x coordinate of a time.
 func (a axis) X(t inspect.Stamp) int {
 	return 110 + int(830*float64(time.Time(t).Sub(a.from))/float64(a.Horizon))
 }
 
-// Marks are times along the axis.
-func (a axis) Marks() (list []inspect.Stamp) {
+// Marks returns the times that are written along the axis.
+func (a axis) Marks() []inspect.Stamp {
+	var list []inspect.Stamp
 	for i := range time.Duration(6) {
 		list = append(list, inspect.Stamp(a.from.Add(a.Horizon*i/5)))
 	}
 	return list
 }
 
-// yamlOf writes the schedule as a configuration has it.
+// yamlOf returns the schedule as YAML of a configuration.
 func yamlOf(s *tiers.Schedule) string {
 	var b strings.Builder
 	b.WriteString("tiers:\n")
@@ -352,12 +384,17 @@ func yamlOf(s *tiers.Schedule) string {
 	return b.String()
 }
 
-// export shows what makes a system's own timer run the schedule.
+// export answers with a crontab or with systemd units that run the schedule.
 func (v *visit) export() error {
-	f := map[string]func(*tiers.Schedule) string{"crontab": v.Now.Timer.Crontab, "systemd": v.Now.Timer.Systemd}[v.last]
-	if f == nil {
+	var text string
+	switch v.last {
+	case "crontab":
+		text = v.Now.Timer.Crontab(v.Now.Schedule)
+	case "systemd":
+		text = v.Now.Timer.Systemd(v.Now.Schedule)
+	default:
 		return &Problem{http.StatusNotFound, "The schedule is exported for crontab and systemd."}
 	}
-	v.write(http.StatusOK, "text/plain; charset=utf-8", visible([]byte(f(v.Now.Schedule))))
+	v.write(http.StatusOK, "text/plain; charset=utf-8", visible([]byte(text)))
 	return nil
 }

@@ -34,17 +34,17 @@ var templateFiles embed.FS
 //go:embed static/*
 var staticFiles embed.FS
 
-// templates are by the name of their page; statics the files that browsers keep, by the
-// name that has their hash; hashed the way back.
+// The maps that parseTemplates fills. Browsers may keep a static file for ever, because its name has
+// the hash of its content.
 var (
-	templates = make(map[string]*template.Template)
-	statics   = make(map[string][]byte)
-	hashed    = make(map[string]string)
+	templates = make(map[string]*template.Template) // by the name of their page
+	statics   = make(map[string][]byte)             // by hashed name
+	hashed    = make(map[string]string)             // hashed names by plain name
 )
 
-// prepare reads templates and statics. It takes some milliseconds, which only those who
-// serve pages have to wait.
-var prepare = sync.OnceFunc(func() {
+// parseTemplates parses the templates and hashes the static files. It takes some milliseconds, so only
+// processes that serve pages call it.
+var parseTemplates = sync.OnceFunc(func() {
 	funcs := template.FuncMap{
 		"num": inspect.Thousands, "clip": clip, "often": inspect.Often, "join": strings.Join, "has": slices.Contains[[]string],
 		"first": first, "cut": inspect.Elide, "add": add, "times": times, "line": line, "age": age, "seconds": seconds,
@@ -59,9 +59,11 @@ var prepare = sync.OnceFunc(func() {
 	files, _ = staticFiles.ReadDir("static")
 	for _, f := range files {
 		b, _ := staticFiles.ReadFile("static/" + f.Name())
-		sum, ext := sha256.Sum256(b), path.Ext(f.Name())
+		sum := sha256.Sum256(b)
+		ext := path.Ext(f.Name())
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		statics[name], hashed[f.Name()] = b, name
+		statics[name] = b
+		hashed[f.Name()] = name
 	}
 })
 
@@ -69,13 +71,13 @@ func add(a, b int) int { return a + b }
 
 func times(a, b int) int { return a * b }
 
-// first returns the first n of a list of anything, or all.
+// first returns the first n elements of a slice of any type, or all if there are fewer.
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
 }
 
-// line is the first line of a text.
+// line returns the first line of a text, shortened.
 func line(s *string) string {
 	t, _, _ := strings.Cut(strings.TrimSpace(clip(s)), "\n")
 	return inspect.Elide(t, 160)
@@ -89,6 +91,7 @@ func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.
 
 func percent(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" }
 
+// static answers with a static file.
 func (v *visit) static() error {
 	b, ok := statics[v.last]
 	if !ok {
@@ -99,16 +102,16 @@ func (v *visit) static() error {
 	return nil
 }
 
-// A page is what a template is given.
+// A page is the data of a template.
 type page struct {
 	Name string // of the template
-	Live bool   // the script keeps it fresh
+	Live bool   // the script reloads it
 	Data any
 	*visit
 }
 
-// render sends a page. What cannot be printed, or turns the direction of writing, is made
-// visible everywhere at once: no template has such characters.
+// render sends a page. It escapes characters that are not printable or change the direction of text
+// in the whole page at once, because no template has any.
 func (v *visit) render(status int, p page) {
 	p.visit = v
 	var b bytes.Buffer
@@ -120,6 +123,7 @@ func (v *visit) render(status int, p page) {
 	v.write(status, "text/html; charset=utf-8", visible(b.Bytes()))
 }
 
+// visible escapes what is not printable, but for tabs and ends of lines.
 func visible(b []byte) []byte {
 	var out bytes.Buffer
 	out.Grow(len(b))
@@ -134,10 +138,10 @@ func visible(b []byte) []byte {
 	return out.Bytes()
 }
 
-// maxText is what a page shows of a text.
+// maxText is how many bytes of a text a page shows.
 const maxText = 3 << 10
 
-// plain is the text of a value; a key is as a query has it.
+// plain returns the text of a value. A key of a record is written as in a query.
 func plain(x any) string {
 	switch x := x.(type) {
 	case *string:
@@ -148,6 +152,7 @@ func plain(x any) string {
 	return fmt.Sprint(x)
 }
 
+// clip returns the text of a value, cut to maxText.
 func clip(x any) string {
 	s := plain(x)
 	if len(s) <= maxText {
@@ -156,10 +161,10 @@ func clip(x any) string {
 	return strings.ToValidUTF8(s[:maxText], "") + " …"
 }
 
-// A Moment is a time for people, in the zone of the configuration.
+// A Moment is a time for people. Text is in the zone of the configuration.
 type Moment struct{ ISO, Text, Ago string }
 
-// When returns the time, which is a time.Time or an inspect.Stamp; nil for none.
+// When returns the moment of a time.Time or an inspect.Stamp; nil for the zero time.
 func (v *visit) When(at any) *Moment {
 	t, ok := at.(time.Time)
 	if !ok {
@@ -169,22 +174,27 @@ func (v *visit) When(at any) *Moment {
 		return nil
 	}
 	local := t.In(v.Now.zone())
-	return &Moment{t.UTC().Format(time.RFC3339), local.Format("2006-01-02 15:04:05 MST"), inspect.FromNow(t, v.at)}
+	return &Moment{
+		ISO:  t.UTC().Format(time.RFC3339),
+		Text: local.Format("2006-01-02 15:04:05 MST"),
+		Ago:  inspect.FromNow(t, v.at),
+	}
 }
 
-// Clock is the time of day.
+// Clock returns the time of day.
 func (v *visit) Clock(t inspect.Stamp) string {
 	return time.Time(t).In(v.Now.zone()).Format("15:04:05")
 }
 
 func (n Now) zone() *time.Location { return cmp.Or(n.Zone, time.UTC) }
 
-// Link returns the address of a page; query are names and values, of these the empty ones
-// are left out.
+// Link returns the address of a page. query has names and values in turn; those with the value "" are
+// left out.
 func (v *visit) Link(path string, query ...string) string {
 	return v.set.prefix + address(path, query...)
 }
 
+// address returns a path with a query, as for Link.
 func address(path string, query ...string) string {
 	q := make(url.Values)
 	for pair := range slices.Chunk(query, 2) {
@@ -198,31 +208,31 @@ func address(path string, query ...string) string {
 	return path
 }
 
-// CauseLink is the address of the records that failed so or, where the table does not keep
-// their errors, of the first of them.
+// CauseLink returns the address of the records that failed for a cause. If the table does not keep
+// their errors, it is that of the first record.
 func (p page) CauseLink(c watch.Cause) string {
 	switch {
 	case !p.Now.LastErrors:
 		return p.RecordLink(c.First)
 	case slices.Contains(p.Now.Lanes(), "failed"):
 		return p.Link("/records", "lane", "failed", "cause", c.Error)
-	case slices.Contains(p.Now.Choices, "exhausted"): // nothing is tried twice
+	case slices.Contains(p.Now.Choices, "exhausted"): // the policy tries no record twice
 		return p.Link("/records", "state", "exhausted", "cause", c.Error)
 	}
 	return p.Link("/records", "cause", c.Error)
 }
 
-// RecordLink is the address of a record. Its key may be empty.
+// RecordLink returns the address of a record. Its key may be "".
 func (v *visit) RecordLink(key any) string {
 	return v.set.prefix + "/record?id=" + url.QueryEscape(plain(key))
 }
 
-// RetryLink is where a record alone is retried.
+// RetryLink returns the address that retries one record.
 func (v *visit) RetryLink(key backlog.Key) string {
 	return v.Link(Filter{ID: key.String()}.On("/retry"))
 }
 
-// PauseText says until when there is a pause, and why; "" without one.
+// PauseText returns until when the pause lasts, and why; "" if there is none.
 func (v *visit) PauseText() string {
 	if v.Now.Pause == nil {
 		return ""
@@ -230,30 +240,33 @@ func (v *visit) PauseText() string {
 	return v.Now.Pause.In(v.Now.zone())
 }
 
-// InAnHour is the end that a pause is offered.
-func (v *visit) InAnHour() string { return v.at.Add(time.Hour).In(v.Now.zone()).Format(untilForm) }
+// InAnHour returns the end that the form for a pause suggests.
+func (v *visit) InAnHour() string { return v.at.Add(time.Hour).In(v.Now.zone()).Format(untilLayout) }
 
-// Zone is the name of the time zone.
+// Zone returns the name of the time zone.
 func (v *visit) Zone() string { return v.at.In(v.Now.zone()).Format("MST") }
 
-// Static is the address of a file that browsers keep.
+// Static returns the address of a static file.
 func (v *visit) Static(name string) string { return v.set.prefix + "/static/" + hashed[name] }
 
-// Here reports whether a page, or what is below it, is this one.
+// Here reports whether this page has the path or is below it.
 func (v *visit) Here(path string) bool {
 	return v.path == path || path != "/" && strings.HasPrefix(v.path, path+"/")
 }
 
-// Refreshed is this page's address, loaded again every so many seconds.
+// Refreshed returns the address of this page when a browser is to load it again every so many seconds;
+// 0: not again.
 func (v *visit) Refreshed(seconds int) string {
 	q := v.r.URL.Query()
-	if q.Del("refresh"); seconds > 0 {
+	q.Del("refresh")
+	if seconds > 0 {
 		q.Set("refresh", strconv.Itoa(seconds))
 	}
-	return v.set.prefix + (&url.URL{Path: v.path, RawQuery: q.Encode()}).String()
+	u := &url.URL{Path: v.path, RawQuery: q.Encode()}
+	return v.set.prefix + u.String()
 }
 
-// Every is how often a browser without script loads the page again; 0: never.
+// Every returns after how many seconds a browser without scripts loads the page again; 0: never.
 func (p page) Every() int {
 	n, err := strconv.Atoi(p.Query("refresh"))
 	if err != nil || !p.Live {
@@ -262,19 +275,19 @@ func (p page) Every() int {
 	return min(max(n, 5), 3600)
 }
 
-// Query returns a parameter of the address.
+// Query returns a parameter of the query.
 func (v *visit) Query(name string) string { return v.r.URL.Query().Get(name) }
 
-// Right is what the visitor may.
+// Right returns what the visitor may do.
 func (v *visit) Right() Right { return v.right }
 
-// LoggedIn reports whether the visitor is known.
+// LoggedIn reports whether the visitor has any right.
 func (v *visit) LoggedIn() bool { return v.right > None }
 
-// MayAct reports whether the visitor is offered actions.
+// MayAct reports whether the pages offer actions to the visitor.
 func (v *visit) MayAct() bool { return v.right == Full && v.set.Actions && v.Now.Role != Viewer }
 
-// json sends what the API says. Whole numbers that a script would round are texts.
+// json sends an answer of the API. Whole numbers that JavaScript would round become strings.
 func (v *visit) json(status int, x any) error {
 	b, err := json.Marshal(x)
 	if err == nil {
@@ -289,26 +302,28 @@ var jsonNumbers = pattern.Lazily(`"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*`)
 func exact(b []byte) []byte {
 	return jsonNumbers().ReplaceAllFunc(b, func(part []byte) []byte {
 		n, err := strconv.ParseInt(string(part), 10, 64)
-		if part[0] == '"' || bytes.ContainsAny(part, ".eE") || err == nil && -1<<53 <= n && n <= 1<<53 {
+		isWhole := part[0] != '"' && !bytes.ContainsAny(part, ".eE")
+		isSmall := err == nil && -1<<53 <= n && n <= 1<<53
+		if !isWhole || isSmall {
 			return part
 		}
 		return []byte(strconv.Quote(string(part)))
 	})
 }
 
-// With returns the page with other data, for a template within it.
+// With returns the page with other data, for a nested template.
 func (p page) With(data any) page {
 	p.Data = data
 	return p
 }
 
-// keyText is the text of a key in JSON, as a query has it.
+// keyText returns a key in JSON as it is written in a query.
 func keyText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	var b bytes.Buffer
-	json.Compact(&b, raw) // it was decoded
+	json.Compact(&b, raw) // no error: it was decoded
 	return b.String()
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Listen opens the address: host:port, or unix:/path, whose file may be left over from a
-// process that was killed.
+// Listen listens on an address: host:port, or unix:/path. It replaces a socket that no process
+// listens on, which a killed process leaves.
 func Listen(address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, "unix:")
 	if !unix {
@@ -34,24 +34,28 @@ func Listen(address string) (net.Listener, error) {
 	return l, os.Chmod(path, 0o660) // for a proxy of the same group
 }
 
-// Serve answers on the listener until the context ends, and closes it. Who is answered then
-// has a second: a slow reader keeps nobody waiting.
+// Serve answers requests on the listener until the context ends, then closes it. Requests under way
+// then have a second to end, so that a slow reader cannot delay the stop.
 func (s *Site) Serve(ctx context.Context, l net.Listener) error {
-	return s.answer(ctx, switched{l, s}, s)
+	return s.serve(ctx, tlsListener{l, s}, s)
 }
 
-// ServeProbes does so on a listener of its own for what machines ask alone: /healthz, /readyz
-// and /metrics, under any name and without TLS. open says whether metrics ask for no token.
+// ServeProbes does the same on a second listener that serves only machines: /healthz, /readyz and
+// /metrics, under any host name and without TLS. open reports whether metrics need no token.
 func (s *Site) ServeProbes(ctx context.Context, l net.Listener, metrics http.Handler, open func() bool) error {
-	return s.answer(ctx, l, probes{s, metrics, open})
+	return s.serve(ctx, l, probes{s, metrics, open})
 }
 
-func (s *Site) answer(ctx context.Context, l net.Listener, h http.Handler) error {
+// serve serves the handler on the listener.
+func (s *Site) serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout:    2 * time.Minute,
-		MaxHeaderBytes: 12 << 10, // and 4 KiB that net/http adds
-		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    12 << 10, // net/http adds 4 KiB
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -72,13 +76,15 @@ func (s *Site) answer(ctx context.Context, l net.Listener, h http.Handler) error
 	return err
 }
 
-// A switched listener begins TLS with a connection if the settings want that now.
-type switched struct {
+// A tlsListener accepts connections with TLS while the settings, which a reload may change, have a
+// certificate.
+type tlsListener struct {
 	net.Listener
 	site *Site
 }
 
-func (l switched) Accept() (net.Conn, error) {
+// Accept implements [net.Listener].
+func (l tlsListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if config := l.site.setup.Load().tls; err == nil && config != nil {
 		return tls.Server(c, config), nil
@@ -86,32 +92,36 @@ func (l switched) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// maxSleep is of a loop that works.
+// maxSleep is the longest time for which a working loop does not wake.
 const maxSleep = 2 * time.Minute
 
-// healthz says whether the loop works. It does not ask for the database: that one is away
-// is no reason to kill the daemon.
+// healthz answers whether the loop works. It does not look at the database, because killing the
+// daemon would not bring that back.
 func (v *visit) healthz() error {
 	n := v.backlog.Now()
 	return v.probe(n.Role == Viewer || v.at.Sub(n.Woke) <= maxSleep, map[string]any{"role": n.Role})
 }
 
-// readyz says whether the process can do its part.
+// readyz answers whether the process can do its part.
 func (v *visit) readyz() error {
 	n := v.backlog.Now()
-	answers := n.Trouble == nil || n.Trouble.Passes
-	works := n.Trouble == nil || !n.Trouble.Passes || n.Role == Viewer
-	return v.probe(answers && works && !n.Stopping, map[string]any{"role": n.Role, "database": answers, "passes": works, "stopping": n.Stopping})
+	database := n.Trouble == nil || n.Trouble.Passes
+	passes := n.Trouble == nil || !n.Trouble.Passes || n.Role == Viewer
+	ready := database && passes && !n.Stopping
+	return v.probe(ready, map[string]any{"role": n.Role, "database": database, "passes": passes, "stopping": n.Stopping})
 }
 
+// probe answers a probe with the facts and whether all is well.
 func (v *visit) probe(ok bool, facts map[string]any) error {
+	facts["ok"] = ok
 	status := http.StatusOK
-	if facts["ok"] = ok; !ok {
+	if !ok {
 		status = http.StatusServiceUnavailable
 	}
 	return v.json(status, facts)
 }
 
+// metrics answers a scrape.
 func (v *visit) metrics() error {
 	if v.Metrics == nil {
 		return &Problem{http.StatusNotFound, "Metrics are not served here."}
@@ -121,17 +131,24 @@ func (v *visit) metrics() error {
 	return nil
 }
 
-// probes are what a listener for machines answers.
+// probes is the handler of [Site.ServeProbes].
 type probes struct {
 	*Site
 	metrics http.Handler
 	open    func() bool
 }
 
+// ServeHTTP implements [http.Handler].
 func (p probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &visit{Site: p.Site, set: p.setup.Load(), w: w, r: r, at: p.Now()}
 	v.headers()
-	health := map[string]func(*visit) error{"/healthz": (*visit).healthz, "/readyz": (*visit).readyz}[r.URL.Path]
+	var health func(*visit) error
+	switch r.URL.Path {
+	case "/healthz":
+		health = (*visit).healthz
+	case "/readyz":
+		health = (*visit).readyz
+	}
 	switch {
 	case health == nil && r.URL.Path != "/metrics":
 		http.Error(w, "Here are only /metrics, /healthz and /readyz.", http.StatusNotFound)
@@ -139,7 +156,7 @@ func (p probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "This address does not take "+r.Method+".", http.StatusMethodNotAllowed)
 	case health != nil:
-		_ = health(v) // what it writes is JSON
+		_ = health(v) // its answer can always be marshalled
 	case !p.open() && v.set.tokens.Bearer(r) == None:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "A token is needed, as Authorization: Bearer TOKEN; `backlog token` prints it.", http.StatusUnauthorized)

@@ -20,25 +20,25 @@ import (
 	"backlog/backlog/pattern"
 )
 
-// Settings are what the configuration says of the pages. Its paths are relative to a
-// folder that the caller names.
+// Settings are the configuration of the pages. Paths in it are relative to a folder that the caller
+// names.
 type Settings struct {
-	// Listen is host:port or unix:/path; empty: nothing listens. Off loopback TLS or
-	// BehindProxy must be given.
+	// Listen is host:port or unix:/path; "": nothing listens. An address that other machines
+	// reach needs TLS or BehindProxy.
 	Listen string `yaml:"listen"`
 
-	TokenFile     string `yaml:"token_file,env"`      // of the token that may act; empty: web.token in the state folder
-	ReadTokenFile string `yaml:"read_token_file,env"` // of the one that sees and may not act; empty: none
+	TokenFile     string `yaml:"token_file,env"`      // has the full token; "": web.token in the state folder
+	ReadTokenFile string `yaml:"read_token_file,env"` // has the read token; "": there is none
 
 	Actions     bool     `yaml:"actions"`
-	Hosts       []string `yaml:"hosts,names" want:"a name or a list of names"` // by which it is reached beside localhost and the address
+	Hosts       []string `yaml:"hosts,names" want:"a name or a list of names"` // host names besides localhost and the address
 	TLS         TLS      `yaml:"tls"`
-	BehindProxy bool     `yaml:"behind_proxy"` // TLS ends before us
-	PathPrefix  string   `yaml:"path_prefix"`  // begins and does not end with a slash, but for "/"
+	BehindProxy bool     `yaml:"behind_proxy"` // a proxy in front ends TLS
+	PathPrefix  string   `yaml:"path_prefix"`  // "/", or a path that begins with a slash and does not end with one
 	Show        []string `yaml:"show,names" want:"a column or a list of columns"`
 }
 
-// TLS are the files of a certificate and its key; empty: none.
+// TLS has the files of a certificate and its key; "": no TLS.
 type TLS struct {
 	Cert string `yaml:"cert,env"`
 	Key  string `yaml:"key,env"`
@@ -52,13 +52,14 @@ var (
 	hostNames = pattern.Lazily(`^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9A-Fa-f:.]+\]?)$`)
 )
 
-// Check reports what is wrong with the settings themselves. It opens no file.
+// Check calls fail for each thing that is wrong with the settings, with its key. It opens no file.
 func (s *Settings) Check(fail func(field, problem string)) {
 	host, port, err := net.SplitHostPort(s.Listen)
-	_, unknown := net.LookupPort("tcp", cmp.Or(port, "none"))
+	_, portErr := net.LookupPort("tcp", cmp.Or(port, "none"))
+	isUnix := strings.HasPrefix(s.Listen, "unix:") && s.Listen != "unix:"
 	switch {
-	case s.Listen == "" || strings.HasPrefix(s.Listen, "unix:") && s.Listen != "unix:":
-	case err != nil || unknown != nil:
+	case s.Listen == "" || isUnix:
+	case err != nil || portErr != nil:
 		fail("listen", "must be an address such as 127.0.0.1:8080 or unix:/run/backlog/web.sock")
 	case !loopback(host) && s.TLS.Cert == "" && !s.BehindProxy:
 		fail("listen", "is reached from other machines, and the token would cross the network in the clear; "+
@@ -79,39 +80,50 @@ func (s *Settings) Check(fail func(field, problem string)) {
 
 func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// secure reports whether browsers reach the site by TLS.
+// secure reports whether browsers use TLS.
 func (s *Settings) secure() bool { return s.TLS.Cert != "" || s.BehindProxy }
 
-// A Right is what somebody may do.
+// A Right is what a visitor may do.
 type Right int
 
-// Read sees everything, Full may also act.
 const (
 	None Right = iota
-	Read
-	Full
+	Read       // see everything
+	Full       // and act
 )
 
-func (r Right) String() string { return [...]string{"no token", "read token", "full token"}[r] }
+// String returns which token has the right.
+func (r Right) String() string {
+	switch r {
+	case Read:
+		return "read token"
+	case Full:
+		return "full token"
+	}
+	return "no token"
+}
 
-// Tokens are what visitors show, or programs that fetch metrics. Nobody can read them out.
+// Tokens are the digests of the tokens that give a right.
 type Tokens struct{ full, read digest }
 
-// A digest is what is kept of a token; the zero digest is nobody's.
+// A digest is the hash of a token; zero: there is no token.
 type digest [sha256.Size]byte
 
+// right returns what the token with the digest allows. The time it takes does not depend on the
+// digest.
 func (t Tokens) right(d digest) Right {
-	full, read := subtle.ConstantTimeCompare(d[:], t.full[:]), subtle.ConstantTimeCompare(d[:], t.read[:])
+	isFull := subtle.ConstantTimeCompare(d[:], t.full[:]) == 1
+	isRead := subtle.ConstantTimeCompare(d[:], t.read[:]) == 1
 	switch {
-	case full == 1 && t.full != digest{}:
+	case isFull && t.full != digest{}:
 		return Full
-	case read == 1 && t.read != digest{}:
+	case isRead && t.read != digest{}:
 		return Read
 	}
 	return None
 }
 
-// Bearer returns what the token in the request's Authorization allows.
+// Bearer returns what the bearer token in the request's Authorization header allows.
 func (t Tokens) Bearer(r *http.Request) Right {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -120,24 +132,24 @@ func (t Tokens) Bearer(r *http.Request) Right {
 	return t.right(sha256.Sum256([]byte(strings.TrimSpace(token))))
 }
 
-// TokenPath returns where the token that may act is kept; empty where neither the settings
-// nor the state folder, which may be empty, say so.
+// TokenPath returns the file of the full token. It returns "" if neither TokenFile nor the state
+// folder is given.
 func (s *Settings) TokenPath(dir, state string) string {
 	if s.TokenFile == "" && state != "" {
 		return filepath.Join(state, "web.token")
 	}
-	return below(dir, s.TokenFile)
+	return inDir(dir, s.TokenFile)
 }
 
-// below returns the path, which is relative to the folder; of an empty one an empty one.
-func below(dir, path string) string {
+// inDir returns the path relative to a folder. An absolute path and "" stay as they are.
+func inDir(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(dir, path)
 }
 
-// ReadTokens reads the tokens. It makes the one that may act if it is missing.
+// ReadTokens reads the tokens from their files. If the file of the full token is missing, it makes one.
 func (s *Settings) ReadTokens(dir, state string) (t Tokens, err error) {
 	path := s.TokenPath(dir, state)
 	if path == "" {
@@ -146,54 +158,62 @@ func (s *Settings) ReadTokens(dir, state string) (t Tokens, err error) {
 	if err := makeToken(path); err != nil {
 		return t, err
 	}
-	if t.full, err = readToken(path); err != nil || s.ReadTokenFile == "" {
+	t.full, err = readToken(path)
+	if err != nil || s.ReadTokenFile == "" {
 		return t, err
 	}
-	if t.read, err = readToken(below(dir, s.ReadTokenFile)); err == nil && t.read == t.full {
+	t.read, err = readToken(inDir(dir, s.ReadTokenFile))
+	if err == nil && t.read == t.full {
 		err = fmt.Errorf("%s has the token that may act; write another one into it", s.ReadTokenFile)
 	}
 	return t, err
 }
 
-// maxToken is how large its file may be.
-const maxToken = 4096
+// maxTokenFile is how many bytes the file of a token may have.
+const maxTokenFile = 4096
 
-// CheckFiles returns why [New] or [Settings.ReadTokens] would fail. It makes no token.
+// CheckFiles returns the error that [New] or [Settings.ReadTokens] would return. It makes no token.
 func (s *Settings) CheckFiles(dir, state string) error {
-	_, err := os.Stat(s.TokenPath(dir, state))
-	if s.TokenPath(dir, state) == "" || !errors.Is(err, fs.ErrNotExist) {
+	path := s.TokenPath(dir, state)
+	_, statErr := os.Stat(path)
+	var err error
+	missing := path != "" && errors.Is(statErr, fs.ErrNotExist)
+	switch {
+	case !missing:
 		_, err = s.ReadTokens(dir, state)
-	} else if err = nil; s.ReadTokenFile != "" {
-		_, err = readToken(below(dir, s.ReadTokenFile))
+	case s.ReadTokenFile != "":
+		_, err = readToken(inDir(dir, s.ReadTokenFile))
 	}
 	if err == nil && s.TLS.Cert != "" {
-		_, err = tls.LoadX509KeyPair(below(dir, s.TLS.Cert), below(dir, s.TLS.Key))
+		_, err = tls.LoadX509KeyPair(inDir(dir, s.TLS.Cert), inDir(dir, s.TLS.Key))
 	}
 	return err
 }
 
+// readToken returns the digest of the token in a file.
 func readToken(path string) (d digest, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO is not waited for
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without waiting for a FIFO's writer
 	if err != nil {
 		return d, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxToken {
-		return d, errors.Join(err, fmt.Errorf("%s is no file of at most %d bytes with a token", path, maxToken))
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxTokenFile {
+		return d, errors.Join(err, fmt.Errorf("%s is no file of at most %d bytes with a token", path, maxTokenFile))
 	}
 	b, err := io.ReadAll(f)
 	if err != nil {
 		return d, err
 	}
 	token := strings.TrimSpace(string(b))
-	if len(token) < 32 || slices.ContainsFunc([]byte(token), func(c byte) bool { return c <= ' ' || c > '~' }) {
+	outsideASCII := func(c byte) bool { return c <= ' ' || c > '~' }
+	if len(token) < 32 || slices.ContainsFunc([]byte(token), outsideASCII) {
 		return d, fmt.Errorf("%s has no token: it must be at least 32 characters of ASCII without spaces; remove the file and one is made", path)
 	}
 	return sha256.Sum256([]byte(token)), nil
 }
 
-// makeToken makes the file unless it is there. Of two processes that do so at once one
-// wins, and nobody sees half a token.
+// makeToken writes a new token into the file unless the file exists. It links a complete file, so that
+// of two processes that do so at once, both end up with the same whole token.
 func makeToken(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -19,24 +19,23 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A Site serves the pages, the API and the probes of health. Its methods may be called
-// concurrently.
+// A Site serves the pages, the API and the health probes. Its methods may be called concurrently.
 type Site struct {
-	// Metrics, if not nil, answers /metrics for those with a token. Set it before the
-	// first request.
+	// Metrics, if not nil, answers /metrics for visitors with a token. It is set before the first
+	// request.
 	Metrics http.Handler
 	// Now is the clock.
 	Now func() time.Time
 
-	backlog Backlog
-	log     *slog.Logger
-	setup   atomic.Pointer[setup]
-	foreign *http.CrossOriginProtection
+	backlog     Backlog
+	log         *slog.Logger
+	setup       atomic.Pointer[setup]
+	crossOrigin *http.CrossOriginProtection
 
-	places     *semaphore.Weighted // of requests that are answered
-	database   *semaphore.Weighted // taken by the one request that asks it
-	simulating sync.Mutex
-	answers    [6]atomic.Int64 // by the first digit of the status
+	requests   *semaphore.Weighted // bounds the requests that are answered at a time
+	database   *semaphore.Weighted // held by the one request that asks the database
+	simulating sync.Mutex          // held by the one request that simulates
+	answers    [6]atomic.Int64     // by the first digit of the status
 
 	mu       sync.Mutex
 	sessions *simplelru.LRU[string, session]
@@ -46,29 +45,33 @@ type Site struct {
 // A setup is what a reload replaces.
 type setup struct {
 	Settings
-	prefix string // without the slash at its end
+	prefix string // of all paths, without a slash at its end
 	tokens Tokens
-	tls    *tls.Config // nil: none
+	tls    *tls.Config // nil: no TLS
 }
 
 // New returns a site that shows b. Paths in the settings are relative to dir.
 func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, error) {
-	prepare()
+	parseTemplates()
 	site := &Site{
-		backlog: b, log: log, foreign: http.NewCrossOriginProtection(), places: semaphore.NewWeighted(maxRequests),
-		database: semaphore.NewWeighted(1), Now: time.Now,
+		Now:         time.Now,
+		backlog:     b,
+		log:         log,
+		crossOrigin: http.NewCrossOriginProtection(),
+		requests:    semaphore.NewWeighted(maxRequests),
+		database:    semaphore.NewWeighted(1),
 	}
-	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // an error is a size below one
+	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // no error: the size is more than 0
 	site.plots, _ = simplelru.NewLRU[string, []byte](maxPlots, nil)
 	return site, site.Reload(s, dir, t)
 }
 
-// Reload replaces everything but the address. If that fails, all stays as it was.
-// Sessions go on unless their token is no more.
+// Reload replaces the settings, all but the address, and the tokens. If it fails, nothing changes.
+// Sessions continue if their token still exists.
 func (s *Site) Reload(set Settings, dir string, t Tokens) error {
 	next := &setup{Settings: set, prefix: strings.TrimSuffix(set.PathPrefix, "/"), tokens: t}
 	if set.TLS.Cert != "" {
-		cert, err := tls.LoadX509KeyPair(below(dir, set.TLS.Cert), below(dir, set.TLS.Key))
+		cert, err := tls.LoadX509KeyPair(inDir(dir, set.TLS.Cert), inDir(dir, set.TLS.Key))
 		if err != nil {
 			return fmt.Errorf("web.tls: %w", err)
 		}
@@ -78,8 +81,8 @@ func (s *Site) Reload(set Settings, dir string, t Tokens) error {
 	return nil
 }
 
-// Answers returns how many requests were answered with a status of each class: at 2 those
-// with 2xx.
+// Answers returns how many requests were answered with a status of each class; the index is its first
+// digit.
 func (s *Site) Answers() (n [6]int64) {
 	for i := range n {
 		n[i] = s.answers[i].Load()
@@ -87,40 +90,41 @@ func (s *Site) Answers() (n [6]int64) {
 	return n
 }
 
-// random returns 128 bits that nobody guesses.
+// random returns 128 random bits from a secure generator, in hexadecimal.
 func random() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// A visit is one request on its way. What has a capital templates know.
+// A visit is one request that is being answered. Templates use its exported fields and methods.
 type visit struct {
 	*Site
 	set     *setup
 	w       http.ResponseWriter
 	r       *http.Request
-	path    string // below the prefix
-	last    string // what stands in the path for {}
+	path    string // below the prefix; "": outside of it
+	last    string // the last element of the path, where the route has {}
 	right   Right
-	session string // its cookie; empty: the right is a bearer's
+	session string // the value of its cookie; "": the right comes from a bearer token
 	at      time.Time
-	code    int // that the answer is to have; 0: it is a good one
-	sent    int // the status of the answer, once that has begun
-	Now     Now // if there is a right
+	code    int // the status that the answer shall have; 0: 200
+	sent    int // the status that was sent; 0: the answer has not begun
+	Now     Now // set if the visitor has a right
 }
 
 // A route is what a path and a method lead to.
 type route struct {
 	need  Right
-	acts  bool   // only where actions are allowed
-	probe bool   // asked by machines, however busy the site is; without a need under any name
-	page  string // the template of what show returns; the API has none
+	acts  bool   // it is an action, for which web.actions must be set
+	probe bool   // for machines: answered however busy the site is and, without a need, under any host name
+	page  string // the template for what show returns; "": the API only
 	show  func(*visit) (any, error)
-	serve func(*visit) error // answers itself, in place of show
+	serve func(*visit) error // writes the answer itself, instead of show
 }
 
-// routes are by path below the prefix and method; HEAD is GET. A path may end with {}.
+// routes returns the routes by path below the prefix and by method. HEAD is treated as GET. The last
+// element of a path may be {}, which stands for any.
 var routes = sync.OnceValue(func() map[string]map[string]route {
 	list := map[string]map[string]route{
 		"/healthz":   {http.MethodGet: {probe: true, serve: (*visit).healthz}},
@@ -150,24 +154,25 @@ var routes = sync.OnceValue(func() map[string]map[string]route {
 		"/api/v1/simulate": {http.MethodPost: {need: Read, show: (*visit).simulate}},
 		"/api/v1/resolve":  {http.MethodPost: {need: Full, show: (*visit).resolve}},
 	}
-	for _, name := range []string{"passes", "causes", "records", "retry", "pause", "resume"} { // pages that the API has, too
+	// These pages are in the API as well.
+	for _, name := range []string{"passes", "causes", "records", "retry", "pause", "resume"} {
 		list["/api/v1/"+name] = list["/"+name]
 	}
 	list["/schedule"][http.MethodPost] = list["/schedule"][http.MethodGet]
 	return list
 })
 
-// see returns the route to a page or, without the page's name, to an answer of the API.
+// see returns the route to a page or, if page is "", to an answer of the API.
 func see(page string, show func(*visit) (any, error)) map[string]route {
 	return map[string]route{http.MethodGet: {need: Read, page: page, show: show}}
 }
 
-// act returns the route to an action, whose page asks for a confirmation.
+// act returns the route to an action. Its page asks for a confirmation.
 func act(show func(*visit) (any, error)) map[string]route {
 	return map[string]route{http.MethodPost: {need: Full, acts: true, page: "confirm", show: show}}
 }
 
-// find returns the routes of a path, and what stands for {} in it.
+// find returns the routes of a path by method, and the path's last element if the route has {}.
 func find(path string) (map[string]route, string) {
 	if m, ok := routes()[path]; ok {
 		return m, ""
@@ -187,19 +192,28 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answers[v.sent/100].Add(1)
 	}()
 	v.headers()
-	if below, ok := strings.CutPrefix(v.path, v.set.prefix+"/"); ok {
-		v.path = "/" + below
-	} else if v.path == v.set.prefix {
-		v.path = "/"
-	} else if m, _ := find(v.path); !m[http.MethodGet].probe {
-		v.path = "" // outside of the prefix there are only probes
-	}
+	v.path = v.set.below(v.path)
 	if err := v.answer(); err != nil {
 		v.fail(err)
 	}
 }
 
-// answer admits the request, in the order host, origin, token, method, and serves it.
+// below returns the path below the prefix. Probes are also found outside of it; for other paths there
+// it returns "".
+func (s *setup) below(path string) string {
+	if path == s.prefix {
+		return "/"
+	}
+	if rest, ok := strings.CutPrefix(path, s.prefix+"/"); ok {
+		return "/" + rest
+	}
+	if methods, _ := find(path); methods[http.MethodGet].probe {
+		return path
+	}
+	return ""
+}
+
+// answer checks host, origin, token and method, in this order, and answers the request.
 func (v *visit) answer() error {
 	methods, last := find(v.path)
 	method := v.r.Method
@@ -236,11 +250,11 @@ func (v *visit) answer() error {
 	case rt.probe:
 		return rt.serve(v)
 	}
-	if !v.places.TryAcquire(1) {
+	if !v.requests.TryAcquire(1) {
 		v.w.Header().Set("Retry-After", "1")
 		return &Problem{http.StatusTooManyRequests, fmt.Sprintf("%d requests are being answered already; try again.", maxRequests)}
 	}
-	defer v.places.Release(1)
+	defer v.requests.Release(1)
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBody)
 	if rt.serve != nil {
 		return rt.serve(v)
@@ -250,16 +264,17 @@ func (v *visit) answer() error {
 		return err
 	}
 	status := cmp.Or(v.code, http.StatusOK)
-	d, acted := data.(done)
+	result, acted := data.(actionResult)
 	switch {
 	case acted && v.api():
-		return v.json(status, d.answer)
+		return v.json(status, result.answer)
 	case acted:
-		v.redirect(d.path)
+		v.redirect(result.next)
 	case v.api():
 		return v.json(status, data)
 	default:
-		v.render(status, page{Name: rt.page, Live: v.r.Method != http.MethodPost && rt.page != "schedule", Data: data})
+		live := v.r.Method != http.MethodPost && rt.page != "schedule"
+		v.render(status, page{Name: rt.page, Live: live, Data: data})
 	}
 	return nil
 }
@@ -267,8 +282,8 @@ func (v *visit) answer() error {
 // api reports whether the answer is JSON.
 func (v *visit) api() bool { return strings.HasPrefix(v.path, "/api/") }
 
-// fail is the way of every error to the visitor. A body that is too large is that, whatever
-// problem it has led to.
+// fail answers with an error. If the body was too large, it says so, whichever problem that has led
+// to.
 func (v *visit) fail(err error) {
 	var p *Problem
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
@@ -284,22 +299,24 @@ func (v *visit) fail(err error) {
 	case v.api():
 		v.json(p.Status, map[string]string{"error": p.Text})
 	case p.Status == http.StatusUnauthorized && v.r.Method == http.MethodGet && strings.Contains(v.r.Header.Get("Accept"), "text/html"):
-		v.redirect("/login?" + url.Values{"next": {(&url.URL{Path: v.path, RawQuery: v.r.URL.RawQuery}).String()}}.Encode())
+		next := &url.URL{Path: v.path, RawQuery: v.r.URL.RawQuery}
+		v.redirect("/login?" + url.Values{"next": {next.String()}}.Encode())
 	default:
 		v.render(p.Status, page{Name: "error", Data: [2]string{http.StatusText(p.Status), p.Text}})
 	}
 }
 
-// write sends an answer as a whole.
+// write sends a whole answer.
 func (v *visit) write(status int, kind string, body []byte) {
 	v.w.Header().Set("Content-Type", kind)
 	v.sent = status
 	v.w.WriteHeader(status)
 	if v.r.Method != http.MethodHead {
-		v.w.Write(body) // the visitor has gone
+		v.w.Write(body) // an error means that the visitor has gone
 	}
 }
 
+// redirect sends the browser to a path below the prefix.
 func (v *visit) redirect(path string) {
 	v.w.Header().Set("Location", v.set.prefix+path)
 	v.sent = http.StatusSeeOther
