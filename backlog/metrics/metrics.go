@@ -1,5 +1,5 @@
-// Package metrics counts what happens, told by Observe, and shows it to Prometheus. It does
-// no I/O but to answer a scrape, which reads memory only.
+// Package metrics counts the events of passes and exports them to Prometheus. [Metrics.Observe] takes
+// the events, and [Metrics.Handler] answers scrapes from memory: a scrape asks no database.
 package metrics
 
 import (
@@ -17,56 +17,58 @@ import (
 	"backlog/tiers"
 )
 
-// Options say what is counted. The functions are called by every scrape, perhaps by two at
-// a time, and return at once.
+// Options say what is exported. Every scrape calls the functions, at most two at a time. They return
+// at once.
 type Options struct {
 	Version, Revision, GoVersion string
 
-	Name string // of the work, a label of all its series; "": none
+	Name string // from the configuration, a label of all series; "": there is none
 
 	Now   func() time.Time
 	State func() State
 
-	Table bool // the records are a table's, whose passes have ticks; else a queue's
+	Table bool // records come from a table, whose passes have ticks; else from a queue
 }
 
-// Metrics is what is counted, and what feeds it. All methods may be called concurrently.
+// Metrics are the counters and the rest of what is exported. All methods may be called concurrently.
 type Metrics struct {
 	o        Options
 	families map[string]family
 	started  time.Time
 
-	mu       sync.Mutex // guards what follows
-	took     *histogram
-	counts   counts
-	tiers    map[string]*tier
-	other    *tier // of outcomes that are told after the pass, and of tiers that are no more
-	dead     bool
-	since    time.Time     // when the database went away; zero: it is there
-	away     time.Duration // before
-	reloaded time.Time
+	mu               sync.Mutex // guards what follows
+	attemptSeconds   *histogram
+	counts           counts
+	tiers            map[string]*tier
+	other            *tier // counts outcomes that come after their pass, and of tiers that no longer exist
+	dead             bool
+	unavailableSince time.Time     // of the database; zero: it is available
+	unavailable      time.Duration // in all, before unavailableSince
+	reloaded         time.Time
 }
 
-// A tier is what is known of one.
+// A tier has the counts and times of a tier of the schedule.
 type tier struct {
 	tiers.Tier
-	counts                     counts
-	seconds                    *histogram // of its passes
-	interval                   time.Duration
-	next, lastPass, lastFinish time.Time
+	counts       counts
+	passSeconds  *histogram
+	interval     time.Duration // between the next two ticks
+	next         time.Time     // tick
+	lastPass     time.Time
+	lastComplete time.Time // pass
 }
 
 func newTier(c counts) *tier {
-	return &tier{counts: c, seconds: newHistogram(.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600)}
+	return &tier{counts: c, passSeconds: newHistogram(.1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600)}
 }
 
-// counts are counters by name and label.
+// counts are counters by name and value of their first label.
 type counts map[[2]string]int64
 
 func (c counts) add(n int, name, label string) { c[[2]string{name, label}] += int64(n) }
 
-// plain are the counters of events that are only counted.
-var plain = map[backlog.EventKind][2]string{
+// eventCounters has the counters of events that are only counted, by name and label.
+var eventCounters = map[backlog.EventKind][2]string{
 	backlog.Conflicted:       {"backlog_settlements_total", "conflict"},
 	backlog.Refused:          {"backlog_settlements_total", "refused"},
 	backlog.Unwritten:        {"backlog_settlements_total", "unwritten"},
@@ -80,13 +82,15 @@ var plain = map[backlog.EventKind][2]string{
 	backlog.StateFailed:      {"backlog_state_failures_total"},
 }
 
-// New returns metrics that are all zero.
+// New returns Metrics with all counters at zero.
 func New(o Options) *Metrics {
 	m := &Metrics{
-		o: o, started: o.Now(), reloaded: o.Now(),
-		families: make(map[string]family),
-		took:     newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600),
-		other:    newTier(make(counts)),
+		o:              o,
+		started:        o.Now(),
+		reloaded:       o.Now(),
+		families:       make(map[string]family),
+		attemptSeconds: newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600),
+		other:          newTier(make(counts)),
 	}
 	for _, f := range families {
 		if o.Table || !f.table {
@@ -94,18 +98,19 @@ func New(o Options) *Metrics {
 		}
 	}
 	m.counts = m.zeros(false)
-	for name := range strings.FieldsSeq(ofProcess) {
+	for name := range strings.FieldsSeq(processFamilies) {
 		m.families[name] = family{name: name, help: "As of any program in Go.", labels: "version"}
 	}
 	return m
 }
 
-// zeros returns the counters that there are from the start: those of a tier, or all others.
+// zeros returns the counters that are exported from the start, with zeros: those of a tier, or those
+// without one.
 func (m *Metrics) zeros(ofTier bool) counts {
 	c := make(counts)
 	for _, f := range m.families {
 		if strings.HasSuffix(f.labels, "tier") == ofTier {
-			for value := range strings.FieldsSeq(f.values) {
+			for value := range strings.FieldsSeq(f.zeros) {
 				c.add(0, f.name, strings.Trim(value, "-"))
 			}
 		}
@@ -113,22 +118,22 @@ func (m *Metrics) zeros(ofTier bool) counts {
 	return c
 }
 
-// Handler answers scrapes, two at a time.
+// Handler returns a handler that answers scrapes, at most two at a time.
 func (m *Metrics) Handler() http.Handler {
-	room := semaphore.NewWeighted(2)
+	scrapes := semaphore.NewWeighted(2)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !room.TryAcquire(1) {
+		if !scrapes.TryAcquire(1) {
 			http.Error(w, "two scrapes are being answered", http.StatusServiceUnavailable)
 			return
 		}
-		text := m.scrape(func() { room.Release(1) }) // before a slow reader has it
+		text := m.scrape(func() { scrapes.Release(1) }) // released before a slow reader has the text
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = io.WriteString(w, text)
 	})
 }
 
-// SetSchedule shows the tiers of the schedule from now on, and no others. What they have
-// counted goes on. dead says that there is a status for dead records.
+// SetSchedule exports exactly the tiers of the list from now on. Tiers that were exported before keep
+// their counts. dead says that there is a status for dead records.
 func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +144,7 @@ func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 		if x == nil {
 			x = newTier(m.zeros(true))
 			x.lastPass = now
-			x.lastFinish = now
+			x.lastComplete = now
 		}
 		x.Tier = t
 		x.next = time.Time{}
@@ -153,21 +158,24 @@ func (m *Metrics) SetSchedule(list []tiers.Tier, dead bool) {
 	m.tiers = all
 }
 
-// LastPass notes a pass of an earlier life. It is called in the order in which passes ended.
+// LastPass sets the times of a pass of an earlier process. It is called in the order in which the
+// passes ended.
 func (m *Metrics) LastPass(maxAge time.Duration, ended time.Time, complete bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reached(maxAge, ended, complete)
+	m.setLastPass(maxAge, ended, complete)
 }
 
-// reached notes a pass that has ended. The caller holds the lock, here and below.
-func (m *Metrics) reached(maxAge time.Duration, ended time.Time, complete bool) {
+// setLastPass sets the times of a pass that has ended, also for the narrower tiers, which it covers.
+// The caller holds the lock.
+func (m *Metrics) setLastPass(maxAge time.Duration, ended time.Time, complete bool) {
 	for _, t := range m.tiers {
-		if t.MaxAge <= maxAge {
-			t.lastPass = ended // of a wider tier, it was one of this, too
-			if complete {
-				t.lastFinish = ended
-			}
+		if t.MaxAge > maxAge {
+			continue
+		}
+		t.lastPass = ended
+		if complete {
+			t.lastComplete = ended
 		}
 	}
 }
@@ -200,7 +208,7 @@ func (m *Metrics) Observe(ev backlog.Event) {
 		m.attemptEnded(t, ev)
 		return
 	}
-	if c, ok := plain[ev.Kind]; ok {
+	if c, ok := eventCounters[ev.Kind]; ok {
 		m.counts.add(1, c[0], c[1])
 	}
 	switch ev.Kind {
@@ -221,11 +229,11 @@ func (m *Metrics) Observe(ev backlog.Event) {
 			m.counts.add(1, "backlog_dead_records_total", strings.ReplaceAll(ev.Record.Reason, " ", "_"))
 		}
 	case backlog.StoreUnavailable:
-		m.since = ev.At
+		m.unavailableSince = ev.At
 	case backlog.StoreBack:
-		m.away = m.awayUntil(ev.At)
-		m.since = time.Time{}
-	case backlog.Woke: // the loop plans
+		m.unavailable = m.unavailableUntil(ev.At)
+		m.unavailableSince = time.Time{}
+	case backlog.Woke:
 		for _, t := range m.tiers {
 			t.next = t.Next(ev.At)
 			t.interval = t.Next(t.next).Sub(t.next)
@@ -233,38 +241,44 @@ func (m *Metrics) Observe(ev backlog.Event) {
 	}
 }
 
+// attemptEnded counts an attempt that has ended. The caller holds the lock.
 func (m *Metrics) attemptEnded(t *tier, ev backlog.Event) {
-	if ev.Outcome == backlog.HandedOver { // the outcome follows
+	if ev.Outcome == backlog.HandedOver { // another event has its outcome
 		return
 	}
 	t.counts.add(1, attempts, ev.Outcome.String())
 	if ev.Took > 0 {
-		m.took.observe(ev.Took.Seconds())
+		m.attemptSeconds.observe(ev.Took.Seconds())
 	}
 }
 
-// awayUntil is how long the database has been away in all.
-func (m *Metrics) awayUntil(now time.Time) time.Duration {
-	return m.away + max(0, now.Sub(cmp.Or(m.since, now)))
+// unavailableUntil returns how long the database was unavailable in all until now. The caller holds
+// the lock.
+func (m *Metrics) unavailableUntil(now time.Time) time.Duration {
+	if m.unavailableSince.IsZero() {
+		return m.unavailable
+	}
+	return m.unavailable + max(0, now.Sub(m.unavailableSince))
 }
 
+// passEnded counts a pass that has ended. The caller holds the lock.
 func (m *Metrics) passEnded(t *tier, ev backlog.Event) {
 	r := ev.Report
 	t.counts.add(1, "backlog_passes_total", cmp.Or(r.Stopped, "complete"))
-	if r.Started.IsZero() { // it got no lock
+	if r.Started.IsZero() { // it did not get the lock
 		return
 	}
-	t.seconds.observe(r.Duration.Seconds())
-	m.reached(r.MaxAge, ev.At, r.Complete)
+	t.passSeconds.observe(r.Duration.Seconds())
+	m.setLastPass(r.MaxAge, ev.At, r.Complete)
 }
 
-// Settings are what the configuration says of a listener for metrics alone.
+// Settings are the configuration of a listener that serves only metrics and probes.
 type Settings struct {
-	Listen string `yaml:"listen" required:"127.0.0.1:9464"` // host:port, or unix: and a path
-	Open   bool   `yaml:"open"`                             // nobody is asked for the token
+	Listen string `yaml:"listen" required:"127.0.0.1:9464"` // host:port, or unix:/path
+	Open   bool   `yaml:"open"`                             // without a token
 }
 
-// Check reports what is wrong with the settings themselves.
+// Check calls fail for each thing that is wrong with the settings, with its key.
 func (s *Settings) Check(fail func(field, problem string)) {
 	_, _, err := net.SplitHostPort(s.Listen)
 	if s.Listen != "" && err != nil && !strings.HasPrefix(s.Listen, "unix:") {

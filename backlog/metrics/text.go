@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -14,37 +13,36 @@ import (
 	"time"
 )
 
-// A scrape is the answer to one, in the text format of Prometheus, version 0.0.4: by the
-// names of metrics, the lines of each of their series.
+// A scrape collects the answer to a scrape, in the text format of Prometheus, version 0.0.4.
 type scrape struct {
-	m    *Metrics
-	have map[string][]string
+	m     *Metrics
+	lines map[string][]string // by family; one string per series
 }
 
-// show adds a series, unless it is of a table, which this process does not have.
-func (x scrape) show(name string, v float64, values ...string) {
+// add adds a series with the values of its labels, unless this process does not export the family.
+func (x scrape) add(name string, v float64, values ...string) {
 	if f, ok := x.m.families[name]; ok {
-		x.have[name] = append(x.have[name], name+x.labelled(f, "", values...)+" "+number(v)+"\n")
+		x.lines[name] = append(x.lines[name], name+x.labels(f, "", values...)+" "+number(v)+"\n")
 	}
 }
 
-// each adds a series of each metric, all with the same labels.
-func (x scrape) each(metrics map[string]float64, values ...string) {
+// addEach adds a series of each metric, all with the same labels.
+func (x scrape) addEach(metrics map[string]float64, values ...string) {
 	for name, v := range metrics {
-		x.show(name, v, values...)
+		x.add(name, v, values...)
 	}
 }
 
-// labelled returns the values of the first of the family's labels with their names, and
-// the name of the work, in their order, then the bound of a histogram; "": it has none.
-func (x scrape) labelled(f family, bound string, values ...string) string {
+// labels returns the labels of a series in alphabetical order: the first of the family's labels with
+// the given values, and the configured name. The bound of a bucket comes last; "": there is none.
+func (x scrape) labels(f family, bound string, values ...string) string {
 	names := strings.Fields(f.labels)[:len(values)]
 	var list []string
 	for i, v := range values {
 		list = append(list, names[i]+`="`+escape.Replace(v)+`"`)
 	}
-	if work := x.m.o.Name; work != "" && strings.HasPrefix(f.name, "backlog_") {
-		list = append(list, `name="`+escape.Replace(work)+`"`)
+	if name := x.m.o.Name; name != "" && strings.HasPrefix(f.name, "backlog_") {
+		list = append(list, `name="`+escape.Replace(name)+`"`)
 	}
 	slices.Sort(list)
 	if bound != "" {
@@ -60,12 +58,13 @@ var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// text returns it all, by name and labels.
+// text returns the whole answer, ordered by name and labels.
 func (x scrape) text() string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(x.have)) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, x.m.families[name].help, x.m.families[name].kind())
-		series := x.have[name]
+	for _, name := range slices.Sorted(maps.Keys(x.lines)) {
+		f := x.m.families[name]
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", name, f.help, f.kind())
+		series := x.lines[name]
 		slices.Sort(series)
 		for _, s := range slices.CompactFunc(series, sameLabels) {
 			b.WriteString(s)
@@ -74,11 +73,12 @@ func (x scrape) text() string {
 	return b.String()
 }
 
-// sameLabels reports whether two lines differ in their values alone.
+// sameLabels reports whether two lines have the same name and labels.
 func sameLabels(s, t string) bool {
 	return s[:strings.LastIndexByte(s, ' ')] == t[:strings.LastIndexByte(t, ' ')]
 }
 
+// kind returns the family's type.
 func (f family) kind() string {
 	switch {
 	case strings.HasSuffix(f.name, "_total"):
@@ -91,10 +91,10 @@ func (f family) kind() string {
 	return "gauge"
 }
 
-// A histogram counts values by the bounds that they are not above.
+// A histogram counts values in buckets.
 type histogram struct {
-	bounds []float64
-	counts []int64 // the last: above all bounds
+	bounds []float64 // the greatest value of each bucket but the last
+	counts []int64   // of each bucket alone; the last one has the values above all bounds
 	sum    float64
 }
 
@@ -108,7 +108,8 @@ func (h *histogram) observe(v float64) {
 	h.sum += v
 }
 
-func (x scrape) histogram(name string, h *histogram, values ...string) {
+// addHistogram adds the series of a histogram with the values of its labels.
+func (x scrape) addHistogram(name string, h *histogram, values ...string) {
 	f, ok := x.m.families[name]
 	if !ok {
 		return
@@ -117,19 +118,22 @@ func (x scrape) histogram(name string, h *histogram, values ...string) {
 	var n int64
 	for i, c := range h.counts {
 		n += c
-		le := number(append(h.bounds, math.Inf(1))[i])
-		fmt.Fprintf(&b, "%s_bucket%s %d\n", name, x.labelled(f, le, values...), n)
+		le := "+Inf"
+		if i < len(h.bounds) {
+			le = number(h.bounds[i])
+		}
+		fmt.Fprintf(&b, "%s_bucket%s %d\n", name, x.labels(f, le, values...), n)
 	}
-	fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, x.labelled(f, "", values...), number(h.sum), n)
-	x.have[name] = append(x.have[name], b.String())
+	fmt.Fprintf(&b, "%s_sum%s %s\n%[1]s_count%[2]s %[4]d\n", name, x.labels(f, "", values...), number(h.sum), n)
+	x.lines[name] = append(x.lines[name], b.String())
 }
 
-// process shows what is of any program in Go, under the names that its users know.
-func (x scrape) process() {
+// addProcess adds the metrics of any Go program, by the names of Prometheus' own client.
+func (x scrape) addProcess() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	threads, _ := runtime.ThreadCreateProfile(nil)
-	x.each(map[string]float64{
+	x.addEach(map[string]float64{
 		"go_memstats_alloc_bytes":          float64(mem.Alloc),
 		"go_memstats_alloc_bytes_total":    float64(mem.TotalAlloc),
 		"go_memstats_sys_bytes":            float64(mem.Sys),
@@ -144,23 +148,23 @@ func (x scrape) process() {
 		"go_goroutines":                    float64(runtime.NumGoroutine()),
 	})
 	const gc = "go_gc_duration_seconds"
-	x.have[gc] = []string{fmt.Sprintf("%s_sum %s\n%[1]s_count %[3]d\n", gc, number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)}
-	x.show("go_info", 1, runtime.Version())
+	x.lines[gc] = []string{fmt.Sprintf("%s_sum %s\n%[1]s_count %[3]d\n", gc, number(float64(mem.PauseTotalNs)/1e9), mem.NumGC)}
+	x.add("go_info", 1, runtime.Version())
 
-	x.at("process_start_time_seconds", x.m.started)
+	x.addTime("process_start_time_seconds", x.m.started)
 	var used syscall.Rusage
 	var files syscall.Rlimit
 	if errors.Join(syscall.Getrusage(syscall.RUSAGE_SELF, &used), syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)) == nil {
-		x.show("process_cpu_seconds_total", time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
-		x.show("process_max_fds", float64(files.Cur))
+		x.add("process_cpu_seconds_total", time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
+		x.add("process_max_fds", float64(files.Cur))
 	}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
-		x.show("process_open_fds", float64(len(open)-1)) // without the folder itself
+		x.add("process_open_fds", float64(len(open)-1)) // without the one that reads the folder
 	}
 	var pages, resident float64
-	text, _ := os.ReadFile("/proc/self/statm") // Linux has it
+	text, _ := os.ReadFile("/proc/self/statm") // on Linux only
 	if n, _ := fmt.Sscan(string(text), &pages, &resident); n == 2 {
-		x.show("process_virtual_memory_bytes", pages*float64(os.Getpagesize()))
-		x.show("process_resident_memory_bytes", resident*float64(os.Getpagesize()))
+		x.add("process_virtual_memory_bytes", pages*float64(os.Getpagesize()))
+		x.add("process_resident_memory_bytes", resident*float64(os.Getpagesize()))
 	}
 }

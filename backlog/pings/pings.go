@@ -1,5 +1,5 @@
-// Package pings tells a service such as healthchecks by HTTP that passes start and end, so
-// that somebody hears when they do not.
+// Package pings sends pings over HTTP to a monitoring service such as Healthchecks when passes start
+// and end, so that the service can raise an alarm when no ping comes.
 package pings
 
 import (
@@ -22,78 +22,92 @@ import (
 )
 
 const (
-	waiting = 100              // pings that wait to be sent; more are dropped
-	timeout = 10 * time.Second // of one try
-	tries   = 3
+	queueSize = 100              // pings that wait to be sent; more are dropped
+	timeout   = 10 * time.Second // of one try
+	tries     = 3
 
-	patience = 3 * time.Second // with what is queued at the end
-	seldom   = time.Minute     // no result of a tier that ticks more often is repeated sooner
+	patience = 3 * time.Second // for the queue at the end
+	// repeatAfter is how long the same result of a tier that ticks more often is not sent again.
+	repeatAfter = time.Minute
 )
 
-// Pings tells of passes. All methods may be called concurrently; none waits for the network
-// but Close.
+// Pings sends pings about passes. All methods may be called concurrently. Only Close waits for the
+// network.
 type Pings struct {
 	log    *slog.Logger
 	sent   func(result string) // success, failure or dropped
 	client *http.Client
-	pause  time.Duration // before the second try; twice as long before the third
+	pause  time.Duration // before the second try; doubled before the third
 	stop   context.CancelFunc
 	queue  chan ping
-	done   chan struct{} // closed when the queue is at its end
-	failed bool          // the last ping, which is logged
+	done   chan struct{} // closed when the queue has ended
+	failed bool          // the last ping
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
 	settings Settings
-	last     map[string]told     // by tier; one that ticks seldom has none
-	covered  map[string][]string // tiers whose ticks a pass of the tier covers
+	last     map[string]lastPing // by tier, for tiers that tick more often than repeatAfter
+	covered  map[string][]string // by tier, the tiers that its next or present pass covers
 }
 
-// told is what was sent last for a tier that ticks often.
-type told struct {
-	how string
-	at  time.Time
+// A lastPing is the result that was sent last for a tier.
+type lastPing struct {
+	suffix string
+	at     time.Time
 }
 
 // A ping is one request.
 type ping struct {
-	tier, url string
-	body      []byte
+	tier string
+	url  string
+	body []byte
 }
 
-// New returns pings that nobody is told of until Configure. sent is called with what has
-// become of each: success, failure or dropped.
+// New returns Pings that sends nothing until it is configured. It calls sent with the result of each
+// ping: success, failure or dropped.
 func New(log *slog.Logger, sent func(result string)) *Pings {
 	ctx, stop := context.WithCancel(context.Background())
+	client := &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		Timeout:       timeout,
+		CheckRedirect: checkRedirect,
+	}
 	p := &Pings{
-		log: log, sent: sent, pause: time.Second, stop: stop,
-		queue: make(chan ping, waiting), done: make(chan struct{}), covered: make(map[string][]string),
-		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), Timeout: timeout, CheckRedirect: sameHost},
+		log:     log,
+		sent:    sent,
+		client:  client,
+		pause:   time.Second,
+		stop:    stop,
+		queue:   make(chan ping, queueSize),
+		done:    make(chan struct{}),
+		covered: make(map[string][]string),
 	}
 	go p.run(ctx)
 	return p
 }
 
-// sameHost refuses redirects by which somebody else would learn the key.
-func sameHost(r *http.Request, via []*http.Request) error {
+// checkRedirect refuses redirects that would send the key in the URL to another host, or in the clear.
+func checkRedirect(r *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
-	if r.URL.Host != from.Host || from.Scheme == "https" && r.URL.Scheme != "https" || len(via) > 3 {
+	inTheClear := from.Scheme == "https" && r.URL.Scheme != "https"
+	if r.URL.Host != from.Host || inTheClear || len(via) > 3 {
 		return errors.New("it redirects to another host")
 	}
 	return nil
 }
 
-// Configure tells of passes from now on as the settings say: without a URL, of none.
+// Configure sets which pings are sent from now on. Without a URL, none are.
 func (p *Pings) Configure(s Settings, list []tiers.Tier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := make(map[string]told)
+	last := make(map[string]lastPing)
 	for _, t := range list {
-		if t.Every > 0 && t.Every < seldom {
+		if t.Every > 0 && t.Every < repeatAfter {
 			last[t.Name] = p.last[t.Name]
 		}
 	}
-	p.settings, p.last = s, last
+	p.settings = s
+	p.last = last
 }
 
 // Observe takes one event.
@@ -110,50 +124,54 @@ func (p *Pings) Observe(ev backlog.Event) {
 		return
 	}
 	list := append([]string{ev.Tier}, p.covered[ev.Tier]...)
-	how := "/start"
+	suffix := "/start"
 	var body []byte
 	if ev.Kind == backlog.PassEnded {
-		how = p.result(ev.Report)
-		body, _ = json.Marshal(ev.Report) // numbers and words of ours alone
-		if how != "/log" {                // else the rest of the pass comes
+		suffix = p.suffix(ev.Report)
+		body, _ = json.Marshal(ev.Report) // no error: it has only numbers and words
+		if suffix != "/log" {             // after that, another pass does the rest
 			delete(p.covered, ev.Tier)
 		}
 	}
 	for _, tier := range list {
-		p.tell(tier, how, body, ev.At)
+		p.enqueue(tier, suffix, body, ev.At)
 	}
 }
 
-// result is what the end of a pass is, as the end of the URL.
-func (p *Pings) result(r *backlog.Report) string {
+// suffix returns the end of the URL for the result of a pass: "" for a success.
+func (p *Pings) suffix(r *backlog.Report) string {
 	switch r.Stopped {
 	case backlog.StoppedError:
 		return "/fail"
 	case backlog.StoppedSignal, backlog.StoppedReload, backlog.StoppedLock, backlog.StoppedPause:
 		return "/log"
 	}
-	n, most := r.Succeeded+r.Failed+r.Rejected, p.settings.FailIf.FailedRatio
-	if n > 0 && most > 0 && float64(r.Failed) >= most*float64(n) {
+	attempts := r.Succeeded + r.Failed + r.Rejected
+	ratio := p.settings.FailIf.FailedRatio
+	if attempts > 0 && ratio > 0 && float64(r.Failed) >= ratio*float64(attempts) {
 		return "/fail"
 	}
 	return ""
 }
 
-// tell queues a ping, if the tier's are wanted. The caller holds the lock.
-func (p *Pings) tell(tier, how string, body []byte, now time.Time) {
+// enqueue queues a ping, unless the settings leave it out. The caller holds the lock.
+func (p *Pings) enqueue(tier, suffix string, body []byte, now time.Time) {
 	s := &p.settings
-	if p.closed || s.URL == "" || !slices.Contains(s.Tiers, all) && !slices.Contains(s.Tiers, tier) {
+	wanted := slices.Contains(s.Tiers, all) || slices.Contains(s.Tiers, tier)
+	if p.closed || s.URL == "" || !wanted {
 		return
 	}
 	if last, often := p.last[tier]; often {
-		if since := now.Sub(last.at); how == "/start" || how == last.how && since >= 0 && since < seldom {
+		since := now.Sub(last.at)
+		repeats := suffix == last.suffix && since >= 0 && since < repeatAfter
+		if suffix == "/start" || repeats {
 			return
 		}
-		p.last[tier] = told{how, now}
+		p.last[tier] = lastPing{suffix, now}
 	}
-	base, query, asks := strings.Cut(strings.ReplaceAll(s.URL, "{tier}", url.PathEscape(tier)), "?")
-	address := strings.TrimSuffix(base, "/") + how
-	if asks {
+	base, query, hasQuery := strings.Cut(strings.ReplaceAll(s.URL, "{tier}", url.PathEscape(tier)), "?")
+	address := strings.TrimSuffix(base, "/") + suffix
+	if hasQuery {
 		address += "?" + query
 	}
 	select {
@@ -163,8 +181,8 @@ func (p *Pings) tell(tier, how string, body []byte, now time.Time) {
 	}
 }
 
-// Close sends what is queued, for three seconds or until hard is closed; the rest is dropped.
-func (p *Pings) Close(hard <-chan struct{}) {
+// Close sends the queued pings for at most three seconds, or until hurry is closed. It drops the rest.
+func (p *Pings) Close(hurry <-chan struct{}) {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true
@@ -173,7 +191,7 @@ func (p *Pings) Close(hard <-chan struct{}) {
 	p.mu.Unlock()
 	select {
 	case <-p.done:
-	case <-hard:
+	case <-hurry:
 	case <-time.After(patience):
 	}
 	p.stop()
@@ -181,6 +199,8 @@ func (p *Pings) Close(hard <-chan struct{}) {
 	p.client.CloseIdleConnections()
 }
 
+// run sends the pings of the queue, one after the other. It logs when they begin to fail and when they
+// succeed again.
 func (p *Pings) run(ctx context.Context) {
 	defer close(p.done)
 	for x := range p.queue {
@@ -190,17 +210,22 @@ func (p *Pings) run(ctx context.Context) {
 			continue
 		}
 		if err != nil && !p.failed {
-			p.log.Warn("a ping was not taken", "tier", x.tier, "error", shown(err))
+			p.log.Warn("a ping was not taken", "tier", x.tier, "error", withoutURL(err))
 		} else if err == nil && p.failed {
 			p.log.Info("pings are taken again", "tier", x.tier)
 		}
 		p.failed = err != nil
-		p.sent(map[bool]string{true: "failure", false: "success"}[p.failed])
+		result := "success"
+		if p.failed {
+			result = "failure"
+		}
+		p.sent(result)
 	}
 }
 
-// shown returns an error's text without URLs: ours has a key, a proxy's may have a password.
-func shown(err error) string {
+// withoutURL returns an error's text without URLs, because the ping's has a key and a proxy's may have
+// a password.
+func withoutURL(err error) string {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err
 	}
@@ -210,21 +235,22 @@ func shown(err error) string {
 	return "a redirect, or the proxy of the environment, has an address that cannot be read"
 }
 
-// send sends a ping, again where it may be taken then.
+// send sends a ping. It tries again after errors that may pass.
 func (p *Pings) send(ctx context.Context, x ping) error {
 	for n := 0; ; n++ {
 		status, err := p.try(ctx, x)
-		passes := err != nil || status >= 500 || status == http.StatusTooManyRequests
+		temporary := err != nil || status >= 500 || status == http.StatusTooManyRequests
 		if err == nil && status >= 300 {
 			err = fmt.Errorf("the answer was %d %s", status, http.StatusText(status))
 		}
-		if err == nil || !passes || n == tries-1 {
+		if err == nil || !temporary || n == tries-1 {
 			return err
 		}
 		backlog.Sleep(ctx, p.pause<<n)
 	}
 }
 
+// try sends a ping once and returns the status of the answer.
 func (p *Pings) try(ctx context.Context, x ping) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.url, bytes.NewReader(x.body))
 	if err != nil {
@@ -236,21 +262,20 @@ func (p *Pings) try(ctx context.Context, x ping) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// Settings are what the configuration says of whoever is told of passes. URL may be secret
-// and must not be printed.
+// Settings are the configuration of pings. URL may have a secret key and must not be printed.
 type Settings struct {
 	URL    string   `yaml:"url,env" required:"https://hc-ping.com/KEY/{tier}"` // {tier} stands for the tier's name, escaped
 	Tiers  []string `yaml:"tiers,names" want:"the name of a tier, a list of them, or all"`
 	FailIf FailIf   `yaml:"fail_if"`
 }
 
-// FailIf says which passes are failures beside those that end with an error.
+// FailIf says which passes count as failures besides those that end with an error.
 type FailIf struct {
-	FailedRatio float64 `yaml:"failed_ratio"` // at least so many of the attempts failed; 0: never
+	FailedRatio float64 `yaml:"failed_ratio"` // at least this share of the attempts failed, 0 to 1; 0: never
 }
 
 // NewSettings returns the defaults.
@@ -266,10 +291,11 @@ func (s *Settings) CheckTiers(list []tiers.Tier) error {
 	return nil
 }
 
-// all is what stands for every tier.
+// all stands for every tier.
 const all = "all"
 
-// Check reports what is wrong with the settings themselves. Nothing secret is in what it says.
+// Check calls fail for each thing that is wrong with the settings, with its key. It says nothing
+// secret.
 func (s *Settings) Check(fail func(field, problem string)) {
 	u, err := url.Parse(strings.ReplaceAll(s.URL, "{tier}", "1d"))
 	switch {
