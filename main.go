@@ -12,22 +12,23 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		// The heap is a few pages of records: collecting it at every few
-		// megabytes costs more than letting it grow to some more.
+		// The heap has a few pages of records. To collect it every few megabytes would cost more
+		// time than a larger heap costs memory.
 		debug.SetGCPercent(400)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(96 << 20) // unless records are large
+		debug.SetMemoryLimit(96 << 20) // large records: collect more often beyond this
 	}
-	deepen(len(os.Args))
+	growStack(len(os.Args))
 	os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// deepen makes the stack as large as SQLite needs it while next to nothing is on it. Else it
-// is copied again and again on the way down, which is a twentieth of a once that finds nothing.
+// growStack makes the stack as large as SQLite needs it, while there is almost nothing on it to copy.
+// Otherwise it is copied several times on the way down, which takes a twentieth of the time of a `once`
+// that finds nothing.
 //
 //go:noinline
-func deepen(n int) byte {
+func growStack(n int) byte {
 	var room [48 << 10]byte
 	return room[n]
 }

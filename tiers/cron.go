@@ -17,18 +17,17 @@ const (
 	day   = 24 * 60 * 60  // seconds
 	never = math.MaxInt64 // later than any second
 
-	allHours = 1<<24 - 1
+	allHours = 1<<24 - 1 // a bit per hour, as in cron.SpecSchedule
 
-	// mostCounted bounds the work of counting the ticks of a long downtime.
-	mostCounted = 10_000
+	// maxCounted is how many ticks are counted, which bounds the work after a long downtime.
+	maxCounted = 10_000
 )
 
 // A crontab is a compiled cron expression in its location.
 //
-// It deals in two kinds of seconds. Unix seconds count time. Wall seconds count
-// what a clock on the wall shows, from 1970-01-01 00:00 on it; they have no
-// zone, and the expression is matched against them alone. A [span] tells how
-// the two relate.
+// It uses two kinds of seconds. Unix seconds count time. Wall seconds count what a clock on the wall
+// shows, since it showed 1970-01-01 00:00. They have no zone, and the expression is matched against
+// them alone. A [span] says how the two relate.
 type crontab struct {
 	spec *cron.SpecSchedule
 	loc  *time.Location
@@ -36,19 +35,20 @@ type crontab struct {
 
 const fieldItem = `(\*|\?|\w+(-\w+)?)(/\d+)?`
 
-// field is what a field may look like. The parser is laxer: it takes "*-5" for
-// "*" and "," for a field that matches nothing.
+// field matches a valid field. The parser accepts more: it reads "*-5" as "*", and "," as a field that
+// matches nothing.
 var field = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + fieldItem + `(,` + fieldItem + `)*$`) })
 
-// parseCron compiles an expression, trimmed, or says why it cannot be used.
+// parseCron compiles a trimmed expression.
 func parseCron(expr string, loc *time.Location) (c *crontab, err error) {
 	if err := checkCron(expr); err != nil {
 		return nil, err
 	}
-	// Some malformed input makes the parser panic, "TZ=0" for one.
+	// The parser panics on some malformed input, such as "TZ=0".
 	defer func() {
 		if r := recover(); r != nil {
-			c, err = nil, fmt.Errorf("%q is not a cron expression: %v", expr, r)
+			c = nil
+			err = fmt.Errorf("%q is not a cron expression: %v", expr, r)
 		}
 	}()
 	parsed, err := cron.ParseStandard(expr)
@@ -67,8 +67,8 @@ func parseCron(expr string, loc *time.Location) (c *crontab, err error) {
 	return c, nil
 }
 
-// checkCron refuses what the parser accepts though it means something else
-// here, and what it would refuse in less helpful words.
+// checkCron refuses what the parser accepts but understands differently, and what it would refuse in
+// less helpful words.
 func checkCron(expr string) error {
 	upper := strings.ToUpper(expr)
 	switch {
@@ -91,32 +91,36 @@ func checkCron(expr string) error {
 	return nil
 }
 
+// next implements pattern.
 func (c *crontab) next(after int64) int64 {
 	s := spanAt(after, c.loc)
-	lo := max(after+s.offset, c.first(s)-1)
+	from := max(after+s.offset, c.first(s)-1)
 	for {
-		if w := c.wallAfter(lo); w < s.end+s.offset {
-			return max(w-s.offset, s.start) // the start, for one that was left out before
+		w := c.wallAfter(from)
+		if w < s.end+s.offset {
+			return max(w-s.offset, s.start) // the start for a tick in the time skipped before it
 		}
 		s = s.following(c.loc)
-		lo = c.first(s) - 1
+		from = c.first(s) - 1
 	}
 }
 
+// between implements pattern.
 func (c *crontab) between(after, upTo int64) (ticks int, last int64, more bool) {
 	for t := c.next(after); t <= upTo; t = c.next(t) {
-		if ticks == mostCounted { // the newest is the first second after which there is none
+		if ticks == maxCounted {
+			// The newest tick is the first second after which no tick comes by upTo.
 			newest := sort.Search(int(upTo-t), func(n int) bool { return c.next(t+int64(n)) > upTo })
 			return ticks, t + int64(newest), true
 		}
-		ticks, last = ticks+1, t
+		ticks++
+		last = t
 	}
 	return ticks, last, false
 }
 
-// first returns the wall second from which on matches are ticks of the span:
-// the one the clock shows at its start or, when hours are named, the one it
-// would have shown had it been left alone.
+// first returns the wall second from which on matches are ticks of the span: what the clock shows at
+// its start or, if the expression names hours, what it would show if it had not been changed then.
 func (c *crontab) first(s span) int64 {
 	if c.spec.Hour&allHours == allHours {
 		return s.start + s.offset
@@ -124,8 +128,8 @@ func (c *crontab) first(s span) int64 {
 	return s.start + s.before
 }
 
-// interval looks at wall seconds, where no day is shorter than another. Its
-// sample holds every minute of a day and is enough for some years of days.
+// interval implements pattern. It looks at wall seconds, in which all days have the same length. Its
+// sample has more ticks than a day has minutes, and covers some years of daily ticks.
 func (c *crontab) interval() int64 {
 	const sample = 1500
 	shortest := int64(never)
@@ -141,9 +145,8 @@ func (c *crontab) interval() int64 {
 // wallAfter returns the first wall second after w that matches, or never.
 func (c *crontab) wallAfter(w int64) int64 {
 	t := time.Unix(w, 0).UTC()
-	// A search ends with the fifth year from t, returning the zero Time, and
-	// from one 29 February to the next it can be eight. Two searches find any
-	// date that exists.
+	// A search ends after the fifth year from t and then returns the zero Time. From one 29 February
+	// to the next it can be eight years, so two searches find any date that exists.
 	for range 2 {
 		if next := c.spec.Next(t); next.After(t) {
 			return next.Unix()
@@ -153,17 +156,15 @@ func (c *crontab) wallAfter(w int64) int64 {
 	return never
 }
 
-// forever is beyond any instant in use, and can take an offset without
-// overflowing.
+// forever is beyond any instant in use. An offset can be added without an overflow.
 const forever = 1 << 62
 
-// A span is a stretch of time in which the clock of a location is neither put
-// forward nor back: a wall second is a Unix second plus the offset. All values
-// are in seconds.
+// A span is a time in which the clock of a location is not changed: a wall second is a Unix second plus
+// the offset. All values are in seconds.
 type span struct {
 	start, end int64 // Unix; end is exclusive
-	offset     int64 // of the clock in this span, east of UTC
-	before     int64 // of the clock in the span before
+	offset     int64 // east of UTC
+	before     int64 // offset in the span before
 }
 
 // spanAt returns the span that holds the Unix second.
@@ -173,15 +174,15 @@ func spanAt(sec int64, loc *time.Location) span {
 	s.before = s.offset
 	start, end := t.ZoneBounds()
 	if !start.IsZero() {
-		s.start, s.before = start.Unix(), offset(start.Add(-time.Second))
+		s.start = start.Unix()
+		s.before = offset(start.Add(-time.Second))
 	}
 	if !end.IsZero() {
 		s.end = end.Unix()
 	}
 	if s.end <= sec {
-		// For years beyond a zone's table, ZoneBounds reckons with 365 days: on
-		// the last day of a leap year its end has passed. Midnight is near
-		// enough, the offset being the same on both sides.
+		// For years beyond a zone's table, ZoneBounds assumes 365 days, so that its end has passed
+		// on the last day of a leap year. Midnight is as good: the offset is the same on both sides.
 		s.end = sec - mod(sec, day) + day
 	}
 	return s
@@ -190,10 +191,12 @@ func spanAt(sec int64, loc *time.Location) span {
 // following returns the span after s.
 func (s span) following(loc *time.Location) span {
 	next := spanAt(s.end, loc)
-	next.start, next.before = s.end, s.offset
+	next.start = s.end
+	next.before = s.offset
 	return next
 }
 
+// offset returns the offset of t's zone east of UTC, in seconds.
 func offset(t time.Time) int64 {
 	_, seconds := t.Zone()
 	return int64(seconds)

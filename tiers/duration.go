@@ -13,10 +13,10 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// units holds the ways to write a unit.
+// units has all the ways to write a unit.
 var units = map[string]struct {
-	name  string // of a unit that [time.ParseDuration] knows
-	times time.Duration
+	name  string        // of a unit that [time.ParseDuration] knows
+	times time.Duration // how many of that
 }{
 	"ns": {"ns", 1}, "us": {"us", 1}, "µs": {"us", 1}, "μs": {"us", 1}, "ms": {"ms", 1},
 	"s": {"s", 1}, "sec": {"s", 1}, "secs": {"s", 1}, "second": {"s", 1}, "seconds": {"s", 1},
@@ -32,24 +32,25 @@ var adverbs = map[string]string{
 
 var errRange = fmt.Errorf("longer than %dd, the longest possible", math.MaxInt64/oneDay)
 
-// ParseDuration reads a duration in the forms that people write: like
-// [time.ParseDuration], with d for 24 hours and w for 7 days as well (1d12h,
-// 1.5d), units as words (5 minutes, 2 weeks, 1 day 12 hours), a or an for 1,
-// every in front (every 5 minutes, every hour), and hourly, daily and weekly.
-// Case does not matter, nor does space around numbers and units. The form of ISO 8601
-// is read, too (PT5M, P7D, P1DT12H).
+// ParseDuration reads a duration as people write it. It understands what [time.ParseDuration] does and
 //
-// Months and years are refused, having no fixed length, and so is anything too
-// long for a [time.Duration]; and M, a minute to some and a month to others. A
-// negative duration is returned as such.
+//   - d for 24 hours and w for 7 days: 1d12h, 1.5d
+//   - words for units: 5 minutes, 2 weeks, 1 day 12 hours
+//   - a or an for 1, and every in front: every 5 minutes, every hour
+//   - hourly, daily and weekly
+//   - ISO 8601: PT5M, P7D, P1DT12H
+//
+// Case does not matter, nor does space around numbers and units. A duration may be negative.
+//
+// It refuses months and years, which have no fixed length, what is too long for a [time.Duration], and
+// the unit M, which may be a minute or a month.
 func ParseDuration(s string) (time.Duration, error) {
-	if date, clock, _ := strings.Cut(s, "T"); strings.HasPrefix(s, "P") && !strings.ContainsAny(date, "MY") && !strings.ContainsAny(s, "-+") {
-		if d, err := parseDuration(strings.ToLower(date[1:] + clock)); err == nil {
-			return d, nil
-		}
+	if d, ok := parseISO(s); ok {
+		return d, nil
 	}
 	d, err := parseDuration(strings.Join(strings.Fields(strings.ToLower(s)), " "))
-	if err == nil && slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }), "M") {
+	words := strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
+	if err == nil && slices.Contains(words, "M") {
 		err = errors.New("capital M may be a minute or a month, write m or 30d")
 	}
 	if err != nil {
@@ -58,7 +59,18 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseDuration takes s in lower case and with single spaces.
+// parseISO reads a duration as ISO 8601 writes it. It returns false if s is not one, or has months or
+// years.
+func parseISO(s string) (time.Duration, bool) {
+	date, clock, _ := strings.Cut(s, "T")
+	if !strings.HasPrefix(s, "P") || strings.ContainsAny(date, "MY") || strings.ContainsAny(s, "-+") {
+		return 0, false
+	}
+	d, err := parseDuration(strings.ToLower(date[1:] + clock))
+	return d, err == nil
+}
+
+// parseDuration reads a duration in lower case and with single spaces.
 func parseDuration(s string) (time.Duration, error) {
 	s = spellOut(s)
 	s, negative := strings.CutPrefix(s, "-")
@@ -105,8 +117,7 @@ func spellOut(s string) string {
 	return s
 }
 
-// cutFunc cuts s after the leading runes that satisfy f, and drops a space
-// from there.
+// cutFunc cuts s after the leading runes that satisfy f. It drops a space after them.
 func cutFunc(s string, f func(rune) bool) (head, rest string) {
 	rest = strings.TrimLeftFunc(s, f)
 	return s[:len(s)-len(rest)], strings.TrimPrefix(rest, " ")
@@ -136,10 +147,9 @@ func lengthOf(number, unit string) (time.Duration, error) {
 	return d * u.times, nil
 }
 
-// FormatDuration writes d in days, hours, minutes and seconds, leaving out
-// those that are zero: 7d, 1d12h, 5m, 1m30s. Fractions are written as by
-// [time.Duration.String]: 1.5s, 250ms. [ParseDuration] reads all of it back, but for
-// the least Duration, which no other is the negative of.
+// FormatDuration returns d in days, hours, minutes and seconds without those that are zero: 7d, 1d12h,
+// 5m, 1m30s. Fractions are written as by [time.Duration.String]: 1.5s, 250ms. [ParseDuration] reads
+// the text back, but for the least Duration, whose absolute value is too long.
 func FormatDuration(d time.Duration) string {
 	var b strings.Builder
 	sign := time.Duration(1)
@@ -164,13 +174,15 @@ func FormatDuration(d time.Duration) string {
 
 var errRate = errors.New("is no rate; write how many per second, minute, hour or day: 10/s, 100/m, 5000/h")
 
-// ParseRate reads how many there are in a time, more than none, such as 10/s or
-// 5000/h. The error goes on where the text is its subject.
+// ParseRate reads a rate above 0, such as 10/s or 5000/h: n per time. The error is a predicate whose
+// subject is the text.
 func ParseRate(s string) (n float64, per time.Duration, err error) {
 	number, unit, _ := strings.Cut(s, "/")
 	n, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
-	per, unknown := ParseDuration("1 " + unit)
-	if perSecond := n / per.Seconds(); err != nil || unknown != nil || !(perSecond > 0) || math.IsInf(perSecond, 0) {
+	per, unitErr := ParseDuration("1 " + unit)
+	perSecond := n / per.Seconds()
+	valid := perSecond > 0 && !math.IsInf(perSecond, 0) // false for NaN
+	if err != nil || unitErr != nil || !valid {
 		return 0, 0, errRate
 	}
 	return n, per, nil

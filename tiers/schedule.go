@@ -1,16 +1,14 @@
-// Package tiers says when to try the records of an age.
+// Package tiers computes when to try the records of an age.
 //
-// A [Schedule] is a list of tiers from narrow to wide, such as: records up to
-// a day old every five minutes, up to a week old every hour. Each [Tier] ticks
-// at fixed instants that do not depend on when a process was started, and
-// [Schedule.Due] tells which tiers ticked between two instants. A wider tier
-// holds every record of a narrower one, so of the tiers due together only one
-// needs to run: [Coalesce] picks it.
+// A [Schedule] is a list of tiers from narrow to wide, such as: records up to a day old every five
+// minutes, up to a week old every hour. Each [Tier] ticks at fixed instants, which do not depend on
+// when a process was started. [Schedule.Due] returns the tiers that ticked between two instants. The
+// records of a wider tier include those of a narrower one, so only one of the tiers that are due
+// together needs to run: [Coalesce] picks it. A [Clock] does both for a daemon.
 //
-// The package has no clock and does no input or output. Every instant is an
-// argument, so a daemon, a single run and a simulation can ask the same
-// questions and get the same answers. Instants given may lie anywhere from the
-// year 1 to the year 9999, in any location; ticks are whole seconds, in UTC.
+// The package is pure: every instant is an argument, so a daemon, a single run and a simulation get
+// the same answers. Instants may lie anywhere from the year 1 to the year 9999, in any location.
+// Ticks are whole seconds, in UTC.
 package tiers
 
 import (
@@ -22,16 +20,14 @@ import (
 	"time"
 )
 
-// A Schedule is a list of tiers, made by [New]. It is safe for concurrent use, but
-// for Add.
+// A Schedule is a list of tiers from [New]. All methods but Add may be called concurrently.
 type Schedule struct {
 	tiers []Tier // at least one, narrow to wide
 }
 
-// New returns a schedule of the given tiers, which must go from narrow to wide
-// and bear different names. It fills in empty names and locations and puts
-// single spaces between the fields of a cron expression. An error names the first
-// tier that is wrong, counted from 1, and the key that is to blame.
+// New returns a schedule of the given tiers, which must go from narrow to wide and have different
+// names. It fills in empty names and locations, and puts single spaces between the fields of a cron
+// expression. An error names the first tier that is wrong, counted from 1, and the key to blame.
 func New(list ...Tier) (*Schedule, error) {
 	if len(list) == 0 {
 		return nil, errors.New("tiers: a schedule needs at least one tier")
@@ -45,8 +41,8 @@ func New(list ...Tier) (*Schedule, error) {
 	return s, nil
 }
 
-// Add makes t the widest tier of a schedule that nobody uses yet. An error goes
-// with the key that is to blame.
+// Add makes t the widest tier of a schedule that is not in use yet. An error comes with the key to
+// blame.
 func (s *Schedule) Add(t Tier) (key string, err error) {
 	if key, err := t.prepare(); err != nil {
 		return key, err
@@ -102,23 +98,22 @@ func (s *Schedule) find(match func(Tier) bool) (Tier, bool) {
 	return Tier{}, false
 }
 
-// Next returns the earliest tick of any tier strictly after the given instant.
+// Next returns the earliest tick of any tier after the given instant.
 func (s *Schedule) Next(after time.Time) time.Time {
-	from, next := after.Unix(), int64(never)
+	from := after.Unix()
+	next := int64(never)
 	for _, t := range s.tiers {
 		next = min(next, t.pattern().next(from))
 	}
 	return time.Unix(next, 0).UTC()
 }
 
-// MinInterval returns the shortest interval between two ticks of the tier that
-// ticks most often. For a cron tier that is the shortest among 1,500 successive
-// ticks, by a clock that is never put forward or back; finding it takes some
-// milliseconds.
+// MinInterval returns the shortest interval between two ticks of the tier that ticks most often. For a
+// cron tier that is the shortest between 1,500 successive ticks, by a clock that is never put forward
+// or back. This takes some milliseconds.
 //
-// Other intervals may be much longer, as cron tiers can pause for a night or a
-// month. To notice a missed tick, ask [Schedule.Next] when it was due and allow
-// MinInterval for grace.
+// Other intervals may be much longer: cron tiers can pause for a night or a month. To notice a missed
+// tick, ask [Schedule.Next] when it was due and allow MinInterval for grace.
 func (s *Schedule) MinInterval() time.Duration {
 	shortest := s.tiers[0].MinInterval()
 	for _, t := range s.tiers[1:] {
@@ -131,20 +126,21 @@ func (s *Schedule) MinInterval() time.Duration {
 type Due struct {
 	Tier  Tier
 	Ticks int       // how often it ticked, at least once
-	More  bool      // it ticked more often: with Cron, ticks are counted up to 10,000
+	More  bool      // it ticked more often than Ticks: of Cron, at most 10,000 ticks are counted
 	Last  time.Time // the newest of its ticks
 }
 
-// Due returns the tiers with at least one tick in (after, upTo], narrow to
-// wide. Adjoining intervals share no tick and miss none. Due returns nil when
-// no tier ticked or upTo is not after the other instant.
+// Due returns the tiers with at least one tick in (after, upTo], narrow to wide; nil if there are none.
+// Adjoining intervals share no tick and miss none.
 //
-// A tier with Every takes the same time for any interval, one with Cron a
-// microsecond or two for each tick that is counted.
+// The time it takes does not depend on the interval for a tier with Every. For a tier with Cron it is
+// a microsecond or two per counted tick.
 func (s *Schedule) Due(after, upTo time.Time) []Due { return s.DueOrOwed(after, upTo, nil) }
 
-// DueOrOwed is Due, with the tiers of the names as if they had ticked once, at the end.
-func (s *Schedule) DueOrOwed(after, upTo time.Time, owed map[string]bool) (due []Due) {
+// DueOrOwed returns the same as Due, and the tiers with the owed names as if they had ticked once, at
+// upTo.
+func (s *Schedule) DueOrOwed(after, upTo time.Time, owed map[string]bool) []Due {
+	var due []Due
 	for _, t := range s.tiers {
 		d := Due{Tier: t}
 		if upTo.After(after) {
@@ -153,7 +149,8 @@ func (s *Schedule) DueOrOwed(after, upTo time.Time, owed map[string]bool) (due [
 			d.Last = time.Unix(last, 0).UTC()
 		}
 		if d.Ticks == 0 && owed[t.Name] {
-			d.Ticks, d.Last = 1, upTo
+			d.Ticks = 1
+			d.Last = upTo
 		}
 		if d.Ticks > 0 {
 			due = append(due, d)
@@ -162,16 +159,15 @@ func (s *Schedule) DueOrOwed(after, upTo time.Time, owed map[string]bool) (due [
 	return due
 }
 
-// A Pick says what becomes of tiers that are due together. Each of them is in
-// exactly one of the three places.
+// A Pick says what becomes of tiers that are due together. Each of them is in exactly one field.
 type Pick struct {
-	Start   *Due  // the widest idle one; nil when none is idle
+	Start   *Due  // the widest idle one; nil: none is idle
 	Covered []Due // narrower than Start, idle or not: Start tries their records
-	Skipped []Due // wider than Start, or all of them: still busy
+	Skipped []Due // busy, and wider than Start if there is one
 }
 
-// Missed returns how many ticks Start makes up for beside one of each tier, and whether
-// there are more than were counted.
+// Missed returns how many ticks Start makes up for, not counting the newest of each tier, and whether
+// there are more that were not counted. Start is not nil.
 func (p Pick) Missed() (n int, more bool) {
 	for _, d := range append(p.Covered, *p.Start) {
 		n += d.Ticks - 1
@@ -180,10 +176,9 @@ func (p Pick) Missed() (n int, more bool) {
 	return n, more
 }
 
-// Coalesce picks the tier to start from tiers that are due together, in the
-// order in which [Schedule.Due] returns them. It calls idle, which reports
-// whether a tier could start now, from the widest on until one is idle. The
-// slices of the Pick are parts of due.
+// Coalesce picks the tier to start among tiers that are due together, in the order of [Schedule.Due].
+// idle reports whether a tier could start now; it is called from the widest tier on until one is idle.
+// The slices of the Pick are parts of due.
 func Coalesce(due []Due, idle func(Tier) bool) Pick {
 	for i, d := range slices.Backward(due) {
 		if idle(d.Tier) {
@@ -193,19 +188,16 @@ func Coalesce(due []Due, idle func(Tier) bool) Pick {
 	return Pick{Skipped: due}
 }
 
-// A Tier says how often records up to a certain age are tried. It ticks either
-// Every so often or by a Cron expression.
+// A Tier says how often records up to an age are tried. It has either Every or Cron.
 //
-// With Every, ticks lie at whole multiples of Every since the Unix epoch in
-// UTC, plus Offset.
+// With Every, it ticks at whole multiples of Every since the Unix epoch in UTC, plus Offset.
 //
-// With Cron, ticks lie where the wall clock of Location matches the
-// expression. When the clock is put forward, ticks in the time left out happen
-// as one, right after it; when it is put back, those in the time that comes
-// twice happen the first time only. An expression for every hour of the day,
-// such as "30 * * * *", follows the clock as it goes instead: it ticks both
-// times, and makes up for nothing that was left out. As in any crontab, a day
-// matches by day of the month or by day of the week when both are given.
+// With Cron, it ticks whenever the wall clock of Location matches the expression. Where the clock is
+// put forward, ticks in the skipped time happen as one, right after it. Where it is put back, ticks in
+// the repeated time happen the first time only. An expression for every hour of the day, such as
+// "30 * * * *", follows the clock instead: it ticks both times in the repeated time, and not at all
+// for the skipped time. As in any crontab, a day matches by day of the month or by day of the week
+// if both are given.
 type Tier struct {
 	Name     string         `yaml:"name"`           // label; New fills an empty one with FormatDuration(MaxAge)
 	MaxAge   time.Duration  `yaml:"max_age,signed"` // greatest age of a record, inclusive; > 0
@@ -217,23 +209,23 @@ type Tier struct {
 	cron *crontab // compiled by New
 }
 
-// A pattern is a set of ticks that has no end. Instants are in Unix seconds.
+// A pattern is an endless sequence of ticks. Instants are Unix seconds.
 type pattern interface {
-	next(after int64) int64 // first tick after the instant
-	interval() int64        // shortest time between two ticks
+	next(after int64) int64 // the first tick after the instant
+	interval() int64        // the shortest time between two ticks
 
-	// between counts the ticks in (after, upTo] and reports whether there are
-	// more; if there are any, last is the newest.
+	// between counts the ticks in (after, upTo] and reports whether there are more than it has
+	// counted. last is the newest of them, if there is one.
 	between(after, upTo int64) (ticks int, last int64, more bool)
 }
 
-// Next returns the first tick strictly after the given instant. It panics when
-// t is not from a [Schedule] and has no valid Every.
+// Next returns the first tick after the given instant. It panics if t is not from a [Schedule] and has
+// no valid Every.
 func (t Tier) Next(after time.Time) time.Time {
 	return time.Unix(t.pattern().next(after.Unix()), 0).UTC()
 }
 
-// MinInterval is [Schedule.MinInterval] for one tier, which is from a [Schedule].
+// MinInterval returns the same as [Schedule.MinInterval] for one tier of a Schedule.
 func (t Tier) MinInterval() time.Duration {
 	return time.Duration(t.pattern().interval()) * time.Second
 }
@@ -248,8 +240,7 @@ func (t Tier) pattern() pattern {
 	return multiples{int64(t.Every / time.Second), int64(t.Offset / time.Second)}
 }
 
-// prepare checks t by itself and completes it. An error goes with the key that
-// is to blame.
+// prepare checks t by itself and fills in what is empty. An error comes with the key to blame.
 func (t *Tier) prepare() (key string, err error) {
 	switch {
 	case t.MaxAge <= 0:
@@ -281,11 +272,10 @@ func (t *Tier) prepare() (key string, err error) {
 	return "cron", err
 }
 
-// multiples ticks at offset plus every multiple of every.
+// multiples ticks at every multiple of every, plus offset. Both are in seconds.
 type multiples struct{ every, offset int64 }
 
-// index returns the number of the newest tick at or before sec; tick 0 is the
-// one at offset.
+// index returns the number of the newest tick at or before sec. Tick 0 is at offset.
 func (m multiples) index(sec int64) int64 {
 	sec -= m.offset
 	return (sec - mod(sec, m.every)) / m.every
@@ -302,5 +292,5 @@ func (m multiples) between(after, upTo int64) (ticks int, last int64, more bool)
 
 func (m multiples) interval() int64 { return m.every }
 
-// mod is a modulo n, from 0 to n-1 also for negative a.
+// mod returns a modulo n: from 0 to n-1, also for negative a.
 func mod(a, n int64) int64 { return (a%n + n) % n }

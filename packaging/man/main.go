@@ -1,5 +1,5 @@
-// Command man writes the manual pages to the folder of its argument. It is a
-// program of its own, so that cobra's generator is not in backlog itself.
+// Command man writes the manual pages into the folder that is its argument. It is a program of its own
+// so that cobra's generator does not become a part of backlog.
 package main
 
 import (

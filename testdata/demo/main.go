@@ -25,9 +25,8 @@ func main() {
 	}
 }
 
-// fill adds orders from a few minutes to over a year old, each a quarter older than the
-// one before. Every seventh goes to an address that does not exist, and every tenth is
-// somebody else's work.
+// fill adds orders from a few minutes to more than a year old, each a quarter older than the one
+// before. Every seventh goes to a city that does not exist, and every tenth is done already.
 const fill = `WITH RECURSIVE orders (i, age) AS (SELECT 1, 180 UNION ALL SELECT i + 1, age * 1.24 FROM orders WHERE i < 60)
 	INSERT INTO BACKLOG (status, date_inserted, payload)
 	SELECT iif(i % 10, 'NEW', 'SUCCESS'), datetime('now', -CAST(age AS INTEGER) || ' seconds'),

@@ -1,5 +1,5 @@
-// Command minimal opens an SQLite database and selects 1: the least that a
-// program like ours does. The benchmark of cmd compares with it.
+// Command minimal opens an SQLite database and selects 1, the least that a program like backlog does.
+// The benchmark of cmd compares backlog with it.
 package main
 
 import (
