@@ -101,8 +101,9 @@ func (e *Engine) Collect(ctx context.Context) error {
 // errAtWork says why an outcome cannot be settled yet.
 var errAtWork = fmt.Errorf("%w: another attempt of the record is under way", ErrUnavailable)
 
-// settleLate settles outcomes that no handler call waits for. The age is taken first: a page
-// that was read before the settlement is too old to say that its records are pending.
+// settleLate settles outcomes that no handler call waits for. It claims their records as if
+// a page with them was read now: a record that is being worked on is not settled, and no older
+// page dispatches one afterwards.
 func (e *Engine) settleLate(ctx context.Context, records []Record, answers []Answer) ([]error, error) {
 	page := e.flights.Open()
 	defer e.flights.Close(page)

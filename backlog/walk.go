@@ -86,7 +86,7 @@ func (w *walk) claimChunk() (jobs []job) {
 		}
 		room = min(room, l.unprovenRoom())
 		if room <= 0 && len(jobs) > 0 {
-			break
+			break // these are dispatched before any outcome is waited for
 		}
 		if room <= 0 {
 			w.awaitOutcome()
@@ -112,8 +112,8 @@ func (w *walk) awaitOutcome() {
 	w.r.accounted.take(w.r.stop)
 }
 
-// noteExhausted has the plan know which lanes have no more untried records. Where the cap is
-// used up it looks for any records in both lanes.
+// noteExhausted finds out for the plan which lanes have no more untried records. If the cap is
+// used up it looks for any record in both lanes.
 func (w *walk) noteExhausted() {
 	for l, _ := w.nextLane(); l != nil; l, _ = w.nextLane() {
 		if l.hasUntried() || w.r.stop.Err() != nil {
@@ -280,7 +280,7 @@ type readPage struct {
 	err     error
 }
 
-// setExhausted has the plan know that the lane has no more records, unless the pass was
+// setExhausted notes in the plan that the lane has no more records, unless the pass was
 // stopped before that could be found out.
 func (l *lane) setExhausted() {
 	r := l.w.r
@@ -448,7 +448,7 @@ func (l *lane) endReading() {
 	l.releasePage()
 }
 
-// releasePage has the flights forget what the current page is older than.
+// releasePage closes the current page in the set of flights.
 func (l *lane) releasePage() {
 	if l.page.age != nil {
 		l.w.r.e.flights.Close(l.page.age)

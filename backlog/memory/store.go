@@ -274,7 +274,9 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 }
 
 // choose returns the records that can expire, and for which x.Dies returns true.
-func (s *Store) choose(ctx context.Context, records []backlog.Record, x backlog.Expiry) (list []backlog.Record, err error) {
+func (s *Store) choose(
+	ctx context.Context, records []backlog.Record, x backlog.Expiry,
+) (list []backlog.Record, err error) {
 	for i := range records {
 		if err := ctx.Err(); err != nil {
 			return list, err
