@@ -53,7 +53,7 @@ func knownSettings() config.Known {
 		Workers: []config.Settings{{Name: "amqp", New: func() any { return new(amqp.WorkerSettings) }}},
 		Sources: []config.Settings{{Name: "amqp", New: func() any { return amqp.NewSettings() }}},
 		OnDead: []config.Settings{
-			{Name: "exec", New: func() any { return new(exec.Telling) }},
+			{Name: "exec", New: func() any { return new(exec.NotifySettings) }},
 			// No status rejects, and nothing pauses.
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
@@ -127,7 +127,7 @@ func (g *globalOptions) configuredHandler(
 			program.Body = amqp.Body
 		}
 		h = program
-	case *exec.Telling:
+	case *exec.NotifySettings:
 		h = &exec.Handler{Settings: exec.Settings{Command: s.Command}, Log: log}
 	case *lines.Settings:
 		h = &lines.Handler{Settings: *s, Timeout: cfg.Handler.Timeout, Hard: g.signals.hard(), Log: log}

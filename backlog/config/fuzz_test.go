@@ -88,7 +88,7 @@ func complete(h config.Handler) bool {
 	switch s := h.Settings.(type) {
 	case *exec.Settings:
 		return len(s.Command) > 0
-	case *exec.Telling:
+	case *exec.NotifySettings:
 		return len(s.Command) > 0
 	case *lines.Settings:
 		return len(s.Command) > 0 && s.Workers > 0 && s.Window > 0 && h.Concurrency <= s.InFlight()

@@ -160,14 +160,14 @@ func TestPolicies(t *testing.T) {
 		f.Unit, f.MaxDelay = 5*time.Minute, 24*time.Hour
 		f.Columns = mapping.Names{{"Failures", "failures"}, {"last failure", "last_failure"}}
 	}))
-	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
+	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.NotifySettings{Command: []string{"./tell.sh", "--loud"}}, Timeout: 5 * time.Second})
 	testkit.Equal(t, "arctan", mustLoad(t, "ok-policy-arctan.yaml").Policy, policy("arctan", func(a *retry.Arctan) { a.Max = 12 * time.Hour }))
 	testkit.Equal(t, "list", mustLoad(t, "ok-policy-list.yaml").Policy, policy("list", func(l *retry.List) {
 		l.Intervals = []time.Duration{0, time.Minute, 5 * time.Minute}
 	}))
 	c = mustLoad(t, "ok-policy-sneakers.yaml")
 	testkit.Equal(t, "sneakers", c.Policy, policy("sneakers", func(s *retry.Sneakers) { s.Base, s.MaxRetries = 15*time.Second, 3 }))
-	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.Telling{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
+	testkit.Equal(t, "on_dead", c.OnDead, config.OnDead{Kind: "exec", Settings: &exec.NotifySettings{Command: []string{"./tell.sh"}}, Timeout: 30 * time.Second})
 	testkit.Equal(t, "exponential", mustLoad(t, "ok-policy-exponential.yaml").Policy, policy("exponential", func(e *retry.Exponential) {
 		e.Interval, e.Base, e.MaxRetries = time.Minute, 1.5, 0
 		e.Columns = mapping.Names{

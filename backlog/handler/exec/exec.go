@@ -1,4 +1,4 @@
-// Package exec runs a program for each record.
+// Package exec is the handler that runs a program for each record.
 package exec
 
 import (
@@ -18,39 +18,39 @@ import (
 	"backlog/backlog/handler/proc"
 )
 
-// Settings are what the configuration says of a program that is run for each
-// record.
+// Settings are the handler's part of the configuration file.
 type Settings struct {
-	// Command is the program and its arguments, which no shell and no
-	// expansion touches. It is not empty.
+	// Command is the program and its arguments. No shell runs it, and nothing in it is
+	// expanded. It is not empty.
 	Command []string `yaml:"exec" command:"./deliver.sh"`
 
-	// Reject and Skip are the exit statuses with these meanings. No status is
+	// Reject and Skip are the exit statuses that mean a rejection and a skip. No status is
 	// in both.
 	Reject []int `yaml:"reject" want:"an exit status or a list of them" min:"1" max:"255"`
 	Skip   []int `yaml:"skip" want:"an exit status or a list of them" min:"1" max:"255"`
 
-	// Input is what the program reads of a message: its body as it came, unless it is
-	// json. A row is always JSON.
+	// Input says what the program reads if the record is a message of a queue: "body", or
+	// "", for the body as it came, "json" for JSON. A row of a table is always JSON.
 	Input string `yaml:"input" words:"body json"`
 }
 
-// Telling is a program that is told of each dead record.
-type Telling struct {
+// NotifySettings are the part of the configuration file for a program that is run for each
+// dead record.
+type NotifySettings struct {
 	Command []string `yaml:"exec" command:"./tell.sh"`
 }
 
 const (
-	usualReject = 65 // EX_DATAERR of sysexits.h
-	usualSkip   = 75 // EX_TEMPFAIL
+	defaultReject = 65 // EX_DATAERR of sysexits.h
+	defaultSkip   = 75 // EX_TEMPFAIL
 )
 
 // NewSettings returns the defaults.
 func NewSettings() *Settings {
-	return &Settings{Reject: []int{usualReject}, Skip: []int{usualSkip}}
+	return &Settings{Reject: []int{defaultReject}, Skip: []int{defaultSkip}}
 }
 
-// Check reports what contradicts itself.
+// Check calls fail with each exit status that has two meanings.
 func (s *Settings) Check(fail func(field, problem string)) {
 	for _, status := range s.Skip {
 		if slices.Contains(s.Reject, status) {
@@ -59,55 +59,53 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 }
 
-// A Handler runs one program per record, never through a shell.
+// A Handler runs one program for each record, never through a shell.
 //
-// The program reads the record's columns from its standard input, as the JSON
-// object of [backlog.Record.ColumnsJSON] and a newline; it need not. Its
-// environment is this process's own and
+// The program may read the record's columns from its standard input: the JSON object of
+// [backlog.Record.ColumnsJSON] and a newline. Its environment is this process's own and
 //
 //	BACKLOG_ID          the key; a composite one is a JSON array
 //	BACKLOG_STATUS      the status that was read
 //	BACKLOG_INSERTED    RFC 3339 in UTC; empty if the record has no date
 //	BACKLOG_ATTEMPT_ID  unique to this attempt
-//	BACKLOG_TIER        the tier or max age whose pass took the record
+//	BACKLOG_TIER        the tier or max age of the pass
 //
 // under the refresh policy also
 //
 //	BACKLOG_ATTEMPT_UID  the same as BACKLOG_ATTEMPT_ID
-//	BACKLOG_ATTEMPT_NO   how often it was started since the last success
-//	BACKLOG_DEADLINE     when the attempt has failed, RFC 3339 in UTC
+//	BACKLOG_ATTEMPT_NO   how many attempts were started since the last success
+//	BACKLOG_DEADLINE     when the attempt fails unless it has an outcome, RFC 3339 in UTC
 //
-// and, where it is told of a dead record ([backlog.Engine.OnDead]),
+// and for a dead record ([backlog.Engine.OnDead]) also
 //
-//	BACKLOG_REASON      why it is dead: rejected, out of retries or expired
-//	BACKLOG_ERROR       the text of its last error, about 2 KiB at most; may be empty
-//	BACKLOG_DISABLED_REASON  under the refresh policy the sentence for the customer
+//	BACKLOG_REASON           why it is dead: rejected, out of retries or expired
+//	BACKLOG_ERROR            the text of its last error, about 2 KiB at most; may be empty
+//	BACKLOG_DISABLED_REASON  under the refresh policy: the sentence for the customer
 //
-// The end of what it writes to standard error is the text of the error if it fails;
-// if that is nothing, the end of what it writes to standard output.
+// If the program fails, the end of its standard error is the text of the error. If that is
+// empty, it is the end of the standard output.
 //
-// The program runs in a process group of its own. When the context of the
-// attempt is done, the whole group is told to end (SIGTERM), and whoever is
-// left of it after Grace is killed. A program that exits by itself may leave
-// children behind: they are not ended, and waited for by a second at most where
-// they hold its standard error. They may go on writing, which is dropped.
+// The program runs in a process group of its own. When the context of the attempt is done,
+// the whole group gets SIGTERM, and after Grace SIGKILL. A program that exits by itself may
+// leave children behind, and they are not terminated. If they hold its standard error,
+// Handle waits for them for at most a second. What they write later is dropped.
 //
 // Methods may be called concurrently. A Handler must not be copied or changed
 // after the first call.
 type Handler struct {
-	// A program without a slash is looked up in PATH; one with a slash is
-	// relative to the working directory. Reject nil is 65, Skip nil 75.
+	// A program without a slash is looked up in PATH. One with a slash is relative to the
+	// working directory. Reject nil is 65, Skip nil 75.
 	Settings
 
-	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 seconds, a
-	// negative one none.
+	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 seconds, a negative value
+	// no time at all.
 	Grace time.Duration
 
-	// Body returns what the program reads of a record; nil: the record as JSON.
+	// Body returns what the program reads from its standard input. Nil: the record as JSON.
 	Body func(*backlog.Record) []byte
 
-	// Log is told at DEBUG what the program was given and what it answered, but
-	// for its arguments, which may hold a secret. Nil: none.
+	// Log logs the program's input, output and exit status at DEBUG, without its arguments,
+	// which may hold a secret. Nil: no log.
 	Log *slog.Logger
 }
 
@@ -115,11 +113,10 @@ var _ backlog.ConfiguredHandler = (*Handler)(nil)
 
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "exec", Command: h.Command} }
 
-// Prepare reports what would keep the program from being started, see
-// [proc.Program.Check].
+// Prepare returns why the program could not be started, see [proc.Program.Check].
 func (h *Handler) Prepare() error { return h.program().Check() }
 
-// Check is Prepare: the network has nothing to add.
+// Check is the same as Prepare: there is no network to ask.
 func (h *Handler) Check(context.Context) error { return h.Prepare() }
 
 // Describe implements [backlog.ConfiguredHandler].
@@ -127,16 +124,17 @@ func (h *Handler) Describe() backlog.Description {
 	return backlog.Description{Checked: h.Command[0] + " can be run", Notes: h.program().Notes()}
 }
 
-// Handle runs the program for r and returns when it has ended: at most Grace,
-// and a moment, after ctx is done.
+// Handle runs the program for r and returns when it has ended, at the latest a moment more
+// than Grace after ctx is done.
 //
-// What the program did decides, also when ctx ended meanwhile: exit status 0
-// is a success, one of Reject a [backlog.Reject], one of Skip an error that
-// wraps [backlog.Skip]. A program that cannot be started is [backlog.Unstarted].
-// Everything else is an error: another status, death by a signal. Its text is the end of the
-// program's standard error or else of its standard output, valid UTF-8 of at most
-// about 2 KiB, or else says how it ended: "exit status 3". If it failed after ctx had ended it, the text
-// begins with the cause, context.Cause(ctx), which the error then wraps.
+// The exit status decides, even if ctx was done before: 0 is a success, one of Reject a
+// [backlog.Reject], one of Skip an error that wraps [backlog.Skip]. Another status, and death
+// by a signal, is an error. A program that cannot be started is [backlog.Unstarted].
+//
+// The text of an error is the end of the program's standard error, or else of its standard
+// output: valid UTF-8 of at most about 2 KiB. If both are empty it says how the program
+// ended: "exit status 3". If the program was terminated because ctx was done, the text begins
+// with context.Cause(ctx), and the error wraps that.
 //
 // Errors of a program that ran wrap an [*exec.ExitError].
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
@@ -151,38 +149,38 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	stdin, feeding, err := feed(input)
+	stdin, stdinWriter, err := stdinPipe(input)
 	if err != nil {
 		return err
 	}
-	defer feeding.Close()
+	defer stdinWriter.Close()
 	defer stdin.Close()
-	stdout, err := newOutput(50 * time.Millisecond)
-	stderr, wrong := newOutput(time.Second)
-	if err = cmp.Or(err, wrong); err != nil {
+	stdout, stdoutErr := newOutput(50 * time.Millisecond)
+	stderr, stderrErr := newOutput(time.Second)
+	if err := cmp.Or(stdoutErr, stderrErr); err != nil {
 		return err
 	}
 	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout.w, stderr.w)
-	reading := begin(stdout, stderr)
-	cut := false
+	reading := readLater(stdout, stderr)
+	terminated := false
 	if err == nil {
-		cut, err = proc.Wait(ctx, backlog.Killed(ctx), cmd, cmp.Or(h.Grace, proc.DefaultGrace))
+		terminated, err = proc.Wait(ctx, backlog.Killed(ctx), cmd, cmp.Or(h.Grace, proc.DefaultGrace))
 	}
 	unread := reading.Stop()
-	stderr.end(unread)
-	stdout.end(unread)
+	stderr.finish(unread)
+	stdout.finish(unread)
 	if err != nil {
 		return err
 	}
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
-		sent = "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + part("standard input", string(input))
-		got = part("standard output", end(stdout.tail.String())) + part("standard error", end(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
+		sent = "program: " + h.Command[0] + "\n  " + strings.Join(vars, "\n  ") + "\n" + section("standard input", string(input))
+		got = section("standard output", logged(stdout.tail.String())) + section("standard error", logged(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
 		return sent, got
 	})
-	return h.outcome(ctx, cmd.ProcessState, cut, cmp.Or(stderr.tail.String(), stdout.tail.String()))
+	return h.outcome(ctx, cmd.ProcessState, terminated, cmp.Or(stderr.tail.String(), stdout.tail.String()))
 }
 
-// input returns what the program reads.
+// input returns what the program reads from its standard input.
 func (h *Handler) input(r *backlog.Record) ([]byte, error) {
 	if h.Body != nil {
 		return h.Body(r), nil
@@ -191,21 +189,20 @@ func (h *Handler) input(r *backlog.Record) ([]byte, error) {
 	return append(input, '\n'), err
 }
 
-// part returns a text of any number of lines under a heading; nothing where there
-// is no text.
-func part(heading, text string) string {
+// section returns the lines of a text, indented under a heading; "" if there is no text.
+func section(heading, text string) string {
 	if text == "" {
 		return ""
 	}
 	return heading + ":\n    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// end returns as much of the end of an output as is logged: there are two of them
-// and the exit status.
-func end(text string) string { return text[max(0, len(text)-800):] }
+// logged returns the end of an output that is logged. Both outputs and the exit status have
+// to fit into the 2 KiB of [backlog.LogExchange].
+func logged(text string) string { return text[max(0, len(text)-800):] }
 
-// environ returns the environment of this process without the variables that only
-// dead records have. The others take the place of its own.
+// environ returns the environment of this process without the variables that only dead
+// records have. The variables of every record need not be removed: they are set anew.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -213,7 +210,7 @@ func environ() []string {
 	})
 }
 
-// variables returns what the environment says of r.
+// variables returns the environment variables that describe r, as NAME=value.
 func variables(r *backlog.Record) ([]string, error) {
 	names, values := r.HandlerFields()
 	vars := make([]string, len(names))
@@ -231,83 +228,88 @@ func variables(r *backlog.Record) ([]string, error) {
 	return vars, nil
 }
 
-// outcome returns the error that stands for the program's end. cut says that
-// the program was told to end; said is what it wrote.
-func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, cut bool, said string) error {
+// outcome returns the error that stands for the program's end, nil for success. terminated
+// says that the program was sent SIGTERM; output is the end of what it wrote.
+func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, terminated bool, output string) error {
 	if state.Success() {
 		return nil
 	}
-	how := &exec.ExitError{ProcessState: state}
-	text := cmp.Or(said, proc.InWords(state))
-	switch status := state.ExitCode(); {
-	case h.Reject == nil && status == usualReject, slices.Contains(h.Reject, status):
-		return backlog.Reject(backlog.Worded(text, how))
-	case h.Skip == nil && status == usualSkip, slices.Contains(h.Skip, status):
-		return backlog.Worded(text, backlog.Skip, how)
-	case cut:
+	exitErr := &exec.ExitError{ProcessState: state}
+	text := cmp.Or(output, proc.InWords(state))
+	status := state.ExitCode()
+	switch {
+	case h.Reject == nil && status == defaultReject, slices.Contains(h.Reject, status):
+		return backlog.Reject(backlog.Worded(text, exitErr))
+	case h.Skip == nil && status == defaultSkip, slices.Contains(h.Skip, status):
+		return backlog.Worded(text, backlog.Skip, exitErr)
+	case terminated:
 		cause := context.Cause(ctx)
-		return backlog.Worded(proc.WithTail(cause.Error(), said), cause, how)
+		return backlog.Worded(proc.WithTail(cause.Error(), output), cause, exitErr)
 	}
-	return backlog.Worded(text, how)
+	return backlog.Worded(text, exitErr)
 }
 
-// pipeHolds is what an empty pipe takes without a reader, on any system.
-const pipeHolds = 4 << 10
+// pipeCapacity is how many bytes an empty pipe takes without a reader, on any system.
+const pipeCapacity = 4 << 10
 
-// feed returns the standard input of a program, and the end w from which it is fed. The caller
-// closes w when the program has ended: a child may hold the other end for ever. A pipe that
-// holds all of the input costs no goroutine.
-func feed(input []byte) (stdin, w *os.File, err error) {
-	if len(input) <= pipeHolds {
+// stdinPipe returns a program's standard input, and the writing end w of its pipe, into which
+// the input is written. The caller closes w when the program has ended: if a child holds the
+// reading end, a write of a large input would never return. An input that the pipe holds is
+// written at once, without a goroutine.
+func stdinPipe(input []byte) (stdin, w *os.File, err error) {
+	if len(input) <= pipeCapacity {
 		stdin, w, err = proc.Pipe()
-		fill(w, input)
+		writeInput(w, input)
 		return stdin, w, err
 	}
 	stdin, w, err = os.Pipe()
-	go fill(w, input)
+	go writeInput(w, input)
 	return stdin, w, err
 }
 
-func fill(w *os.File, input []byte) {
+func writeInput(w *os.File, input []byte) {
 	w.Write(input)
 	w.Close()
 }
 
-// moment is how long nobody reads a program's output. One that is done by
-// then costs no goroutine and wakes nobody but the one who waits for its end; one
-// that fills the pipe meanwhile has to wait.
-const moment = 10 * time.Millisecond
+// readDelay is how long a program's output is left in the pipe. A program that ends before
+// costs no goroutine, and its output wakes no thread. A program that fills the pipe before
+// has to wait.
+const readDelay = 10 * time.Millisecond
 
 // An output keeps the end of what a program writes to w.
 type output struct {
-	tail   proc.Tail
-	r, w   *os.File
-	polled func() *os.File // takes the place of r
-	read   chan struct{}   // closed when all is read
+	tail     proc.Tail
+	r, w     *os.File
+	pollable func() *os.File // takes the place of r once it is called
+	read     chan struct{}   // closed when everything is read
 
-	patience time.Duration // with children that hold the pipe
+	// childPatience is how long finish waits for children that hold the pipe.
+	childPatience time.Duration
 }
 
-func newOutput(patience time.Duration) (*output, error) {
+func newOutput(childPatience time.Duration) (*output, error) {
 	r, w, err := proc.Pipe()
-	polled := sync.OnceValue(func() *os.File { return proc.Polled(r) })
-	return &output{r: r, w: w, polled: polled, read: make(chan struct{}), patience: patience}, err
+	pollable := sync.OnceValue(func() *os.File { return proc.Pollable(r) })
+	return &output{r: r, w: w, pollable: pollable, read: make(chan struct{}), childPatience: childPatience}, err
 }
 
-// begin is called when the program has been started. The timer starts to read.
-func begin(stdout, stderr *output) *time.Timer {
+// readLater is called when the program has been started. It closes this process's writing
+// ends, and returns a timer that reads both outputs after readDelay unless it is stopped.
+func readLater(stdout, stderr *output) *time.Timer {
 	stdout.w.Close()
 	stderr.w.Close()
-	return time.AfterFunc(moment, func() {
+	return time.AfterFunc(readDelay, func() {
 		go stdout.copy()
 		stderr.copy()
 	})
 }
 
+// copy reads the output into tail until it ends or the read deadline passes.
 func (o *output) copy() {
 	defer close(o.read)
 	for buf := make([]byte, proc.TailSize); ; {
-		n, err := o.polled().Read(buf)
+		n, err := o.pollable().Read(buf)
 		o.tail.Write(buf[:n])
 		if err != nil {
 			return
@@ -315,15 +317,16 @@ func (o *output) copy() {
 	}
 }
 
-// end is called when the program has ended. For children that hold the pipe it waits no
-// longer than it takes to read what is there if they go on, which they may, lest they die
-// of it.
-func (o *output) end(unread bool) {
+// finish is called when the program has ended, with unread if copy was never started. It
+// returns when tail has what the program wrote. If children hold the pipe it waits for
+// childPatience only. What they write later is read and dropped: with a closed pipe they
+// would die of SIGPIPE.
+func (o *output) finish(unread bool) {
 	if unread && proc.Drain(o.r, &o.tail) {
 		o.r.Close()
 		return
 	}
-	o.polled().SetReadDeadline(time.Now().Add(o.patience))
+	o.pollable().SetReadDeadline(time.Now().Add(o.childPatience))
 	if unread {
 		o.copy()
 	}
@@ -331,9 +334,9 @@ func (o *output) end(unread bool) {
 	go o.discard()
 }
 
-// discard reads what children still write.
+// discard reads and drops what children write after the program's end.
 func (o *output) discard() {
-	o.polled().SetReadDeadline(time.Time{})
-	io.Copy(io.Discard, o.polled())
-	o.polled().Close()
+	o.pollable().SetReadDeadline(time.Time{})
+	io.Copy(io.Discard, o.pollable())
+	o.pollable().Close()
 }

@@ -1,5 +1,6 @@
-// Package lines gives records to programs that live long and take a record by a
-// line each.
+// Package lines is the handler that gives records to long-running worker programs: it writes a
+// request as one line of JSON to a worker's standard input, and reads the reply as one line of
+// JSON from its standard output. docs/lines.md is the protocol.
 package lines
 
 import (
@@ -18,80 +19,76 @@ import (
 	"backlog/backlog/handler/proc"
 )
 
-// Settings are what the configuration says of such programs.
+// Settings are the handler's part of the configuration file.
 type Settings struct {
 	Command []string `yaml:"lines" command:"./worker"`
-	Workers int      `yaml:"workers" min:"1" max:"1000"` // how many such programs; >= 1
+	Workers int      `yaml:"workers" min:"1" max:"1000"` // how many processes are started; >= 1
 	Window  int      `yaml:"window" min:"1" max:"1000"`  // records in flight at each; >= 1
 
 	// MaxPause is the longest pause that a worker can ask for; > 0.
 	MaxPause time.Duration `yaml:"max_pause" min:"1s"`
 }
 
-const usualWindow = 64
+const defaultWindow = 64
 
 // NewSettings returns the defaults.
 func NewSettings() *Settings {
-	return &Settings{Workers: 1, Window: usualWindow, MaxPause: time.Hour}
+	return &Settings{Workers: 1, Window: defaultWindow, MaxPause: time.Hour}
 }
 
-// InFlight returns how many records the workers take at a time: as many as any handler
-// is given.
+// InFlight returns how many records the workers take at a time, at most 100,000: no handler
+// is given more.
 func (s *Settings) InFlight() int { return min(s.Workers*s.Window, 100_000) }
 
-// How long a worker that has ended is not started again: longestRest at most, and
-// shortestRest once it has answered something.
+// After a worker has ended no worker is started for minBackoff, doubled for each one in a row
+// that has answered nothing, up to maxBackoff.
 const (
-	shortestRest = 100 * time.Millisecond
-	longestRest  = 30 * time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
-// A Handler gives records to programs that live long: workers, which read requests
-// from their standard input, a JSON object on a line each, and write replies to
-// their standard output, likewise, in any order. docs/lines.md is the protocol.
+// A Handler gives records to workers: long-running programs that read requests from standard
+// input and write replies, in any order, to standard output, one JSON object on each line.
 //
-// A worker is started when it is first needed. A record goes to the one with
-// the fewest records in flight. A worker that dies, that writes what is no
-// reply or answers an attempt that it does not have, or that is silent for
-// Timeout, costs the records in flight at it, which fail; what is left of its
-// process group is ended, and a new worker takes its place after a pause: 100 ms,
-// doubled up to 30 s until a new one answers something.
+// A worker is started when it is first needed. A record goes to the worker with the fewest
+// records in flight. A worker fails if it dies, if it is silent for Timeout, if it writes
+// something that is not a reply, or if it replies to an attempt that it does not have. Then
+// its records in flight fail, its process group is terminated, and a new worker is started
+// after a pause: 100 ms, doubled up to 30 s until a new worker answers something.
 //
-// A worker that ends before it has read anything has failed to start: that is
-// [backlog.Unstarted]. (Systems other than Linux do not tell what was read:
-// there, before it has answered anything.)
+// A worker that ends before it has read anything has failed to start, which is
+// [backlog.Unstarted]. Only Linux says what was read: on other systems it is a worker that
+// ends before it has answered anything.
 //
-// Methods may be called concurrently. A Handler must not be copied, nor its
-// exported fields changed after the first call.
+// Methods may be called concurrently. A Handler must not be copied, and its exported fields
+// must not be changed after the first call.
 type Handler struct {
 	Settings // Workers 0 is 1, Window 0 is 64
 
-	// Timeout is how long a worker that has records in flight may be silent.
-	// 0: no limit.
+	// Timeout is how long a worker that has records in flight may be silent. 0: no limit.
 	Timeout time.Duration
 
-	// Grace is the time between SIGTERM and SIGKILL, and before that for
-	// ending at the end of standard input. 0 means 5 seconds, a negative one
-	// none.
+	// Grace is the time between the end of standard input and SIGTERM, and again between
+	// SIGTERM and SIGKILL. 0 means 5 seconds, a negative value no time at all.
 	Grace time.Duration
 
-	// Hard, when closed, kills the workers that Close waits for. Nil: never.
+	// Hard, when closed, kills the workers for which Close waits. Nil: never.
 	Hard <-chan struct{}
 
-	// Log is told each line that a worker writes to standard error, bounded
-	// and valid UTF-8, at last, unless Close has ended it, how it ended, and at
-	// DEBUG each request and reply. Nil: none.
+	// Log logs each line that a worker writes to standard error, bounded and valid UTF-8,
+	// and how the worker ended unless Close has ended it. At DEBUG it logs each request and
+	// reply. Nil: no log.
 	Log *slog.Logger
 
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	workers []*worker // those that have not ended
-	resting bool      // none is to be started yet
-	fails   int       // workers in a row that answered nothing
-	waiting []*task   // no worker has room for them
-	closed  bool
-	late    []error // what Close returns
+	mu             sync.Mutex
+	workers        []*worker // those that have not ended
+	backingOff     bool      // no worker is started now
+	failedWorkers  int       // workers in a row that have answered nothing
+	waiting        []*task   // attempts that no worker has room for
+	closed         bool
+	shutdownErrors []error // what Close returns
 
 	unnamed atomic.Int64 // attempts without an id so far
 }
@@ -105,23 +102,22 @@ var (
 type task struct {
 	attempt string
 	line    []byte     // the request
-	done    chan error // gets one: a reply or a loss
-	at      *worker    // nil: none has it
-	reply   string     // the beginning of it
+	done    chan error // gets one value: the outcome, or a *workerEnd
+	worker  *worker    // that has it; nil: none
+	reply   string     // the beginning of it, for the log
 }
 
 var (
 	errClosed = errors.New("lines: the handler is closed")
-	atClose   = &loss{why: errClosed, unstarted: true} // of attempts that have no worker then
+	atClose   = &workerEnd{reason: errClosed, unstarted: true} // for attempts that have no worker at Close
 )
 
 func (h *Handler) program() proc.Program { return proc.Program{Kind: "lines", Command: h.Command} }
 
-// Prepare reports what would keep a worker from being started, see
-// [proc.Program.Check].
+// Prepare returns why a worker could not be started, see [proc.Program.Check].
 func (h *Handler) Prepare() error { return h.program().Check() }
 
-// Check is Prepare: the network has nothing to add.
+// Check is the same as Prepare: there is no network to ask.
 func (h *Handler) Check(context.Context) error { return h.Prepare() }
 
 // Describe implements [backlog.ConfiguredHandler].
@@ -133,20 +129,20 @@ func (h *Handler) Describe() backlog.Description {
 	}
 }
 
-// Handle gives r to a worker and returns what that answered: nil for success,
-// a [backlog.Reject], an error that wraps [backlog.Skip], any other error; one
-// that asks for a pause is a [backlog.RetryAfter]. It waits while all workers
-// are fully occupied or pause. A record without an AttemptID gets one that is
-// unique in this process.
+// Handle gives r to a worker and returns what the worker replies: nil for success, a
+// [backlog.Reject], an error that wraps [backlog.Skip], or any other error. A reply that asks
+// for a pause is a [backlog.RetryAfter]. Handle waits while all workers have as many records
+// as they may have, or none may be started yet. A record without an AttemptID gets one that
+// is unique in this process.
 //
-// A worker cannot be told to forget one record. When ctx is done the worker
-// that has r is ended, with its other records; Handle returns when its process
-// group has gone, at most Grace and a moment later. What it answered until then
-// decides; if it did not answer r, the error wraps context.Cause(ctx).
+// A worker cannot be asked to give up one record. So when ctx is done, the worker that has r is
+// terminated with all its records, and Handle returns when its process group has ended, at
+// most Grace and a moment later. A reply that comes until then decides. Without one the error
+// wraps context.Cause(ctx).
 //
 // A worker that cannot be started, or ends before it has read anything, is
-// [backlog.Unstarted]. The error of one that ended wraps an
-// [*os/exec.ExitError], the error of one that was silent a [context.DeadlineExceeded].
+// [backlog.Unstarted]. The error for a worker that has ended wraps an [*os/exec.ExitError],
+// the error for a silent one a [context.DeadlineExceeded].
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -155,21 +151,22 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if t.attempt == "" {
 		t.attempt = fmt.Sprint("attempt-", h.unnamed.Add(1))
 	}
-	var err error
-	if t.line, err = request(t.attempt, r); err != nil {
+	line, err := request(t.attempt, r)
+	if err != nil {
 		return err
 	}
+	t.line = line
 	h.dispatch(t)
 	err = h.wait(ctx, t)
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return beginning(t.line), t.reply })
-	if lost, ok := err.(*loss); ok {
-		return lost.of(ctx)
+	if end, ok := err.(*workerEnd); ok {
+		return end.forAttempt(ctx)
 	}
 	return err
 }
 
-// wait waits for the answer. When ctx is done it takes the task back, or ends the
-// worker that has it.
+// wait waits for the outcome of t. When ctx is done, a task that still waits for a worker is
+// withdrawn; otherwise the worker that has it is terminated.
 func (h *Handler) wait(ctx context.Context, t *task) error {
 	select {
 	case err := <-t.done:
@@ -177,7 +174,7 @@ func (h *Handler) wait(ctx context.Context, t *task) error {
 	case <-ctx.Done():
 	}
 	h.mu.Lock()
-	w := t.at
+	w := t.worker
 	if i := slices.Index(h.waiting, t); i >= 0 {
 		h.waiting = slices.Delete(h.waiting, i, i+1)
 		t.done <- context.Cause(ctx)
@@ -196,16 +193,15 @@ func (h *Handler) wait(ctx context.Context, t *task) error {
 	}
 }
 
-// Close closes the workers' standard inputs and waits for them to end, at most
-// Grace, then ends the process groups of those that have not. It returns when
-// all have ended: an error if some had to be ended, or ended with another
-// status than 0. Calls of Handle that wait for a worker fail, and later ones
-// do; those whose record is in flight get their reply, if it comes. Closing
-// again does nothing.
+// Close closes the workers' standard inputs, waits for the workers to end, at most Grace, and
+// then terminates the process groups of the others. It returns when all workers have ended. It
+// returns an error if a worker had to be terminated or ended with a status other than 0. Calls
+// of Handle that wait for a worker fail, and so do later ones; a record in flight gets its
+// reply if that comes in time. A second Close does nothing.
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	h.dismiss(atClose)
+	h.failWaiting(atClose)
 	workers := slices.Clone(h.workers)
 	for _, w := range workers {
 		w.finish()
@@ -227,46 +223,49 @@ func (h *Handler) Close() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := errors.Join(h.late...)
-	h.late = nil
+	err := errors.Join(h.shutdownErrors...)
+	h.shutdownErrors = nil
 	return err
 }
 
-// dispatch gives t to a worker, or has it wait for one.
+// dispatch gives t to a worker, or lets it wait for one.
 func (h *Handler) dispatch(t *task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting = append(h.waiting, t)
 	if h.closed {
-		h.dismiss(atClose)
+		h.failWaiting(atClose)
 	}
 	h.distribute()
 }
 
-// distribute gives the attempts that wait to workers with room and starts workers
-// as needed. h.mu is held here and below, but for over and endRest.
+// distribute gives the waiting attempts to workers that have room, and starts workers as
+// needed. h.mu must be held.
 func (h *Handler) distribute() {
 	for len(h.waiting) > 0 {
-		w := h.room()
+		w := h.pickWorker()
 		if w == nil {
 			return
 		}
-		w.take(h.waiting[0])
+		w.assign(h.waiting[0])
 		h.waiting = slices.Delete(h.waiting, 0, 1)
 	}
 }
 
-// room returns the worker with the fewest records in flight, nil if none has
-// room. One that is yet to be started has none, but one that runs is better.
-func (h *Handler) room() *worker {
+// pickWorker returns the worker with the fewest records in flight, nil if none has room. It
+// starts a new worker if every other has records and one more may run. h.mu must be held.
+func (h *Handler) pickWorker() *worker {
 	var best *worker
-	most := cmp.Or(max(0, h.Window), usualWindow)
+	fewest := cmp.Or(max(0, h.Window), defaultWindow)
 	for _, w := range h.workers {
-		if n := len(w.inFlight); n < most && w.ctx.Err() == nil {
-			best, most = w, n
+		if n := len(w.inFlight); n < fewest && w.ctx.Err() == nil {
+			best = w
+			fewest = n
 		}
 	}
-	if h.resting || len(h.workers) >= max(1, h.Workers) || best != nil && most == 0 {
+	mayStart := !h.backingOff && len(h.workers) < max(1, h.Workers)
+	idle := best != nil && fewest == 0
+	if !mayStart || idle {
 		return best
 	}
 	w := newWorker(h)
@@ -277,44 +276,45 @@ func (h *Handler) room() *worker {
 
 func (h *Handler) grace() time.Duration { return cmp.Or(h.Grace, proc.DefaultGrace) }
 
-// over fails what a worker that has ended still had. The next worker takes the rest.
-func (h *Handler) over(w *worker, lost *loss) {
+// workerEnded fails the attempts that a worker had when it ended. The waiting ones go to the
+// next worker.
+func (h *Handler) workerEnded(w *worker, end *workerEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range w.inFlight {
-		t.done <- lost
+		t.done <- end
 	}
 	clear(w.inFlight)
 	h.workers = slices.DeleteFunc(h.workers, func(x *worker) bool { return x == w })
 	if h.closed {
-		if lost.cut || lost.how != nil && !lost.how.Success() {
-			h.late = append(h.late, fmt.Errorf("lines: process %d: %w", w.pid, lost.of(context.Background())))
+		if end.terminated || end.exit != nil && !end.exit.Success() {
+			h.shutdownErrors = append(h.shutdownErrors, fmt.Errorf("lines: process %d: %w", w.pid, end.forAttempt(context.Background())))
 		}
 		return
 	}
-	if lost.unstarted && len(h.workers) == 0 {
-		h.dismiss(lost)
+	if end.unstarted && len(h.workers) == 0 {
+		h.failWaiting(end)
 	}
-	if !h.resting {
-		h.resting = true
-		time.AfterFunc(min(shortestRest<<min(h.fails, 20), longestRest), h.endRest)
-		h.fails++
+	if !h.backingOff {
+		h.backingOff = true
+		time.AfterFunc(min(minBackoff<<min(h.failedWorkers, 20), maxBackoff), h.endBackoff)
+		h.failedWorkers++
 	}
 	h.distribute()
 }
 
-// endRest lets workers be started again.
-func (h *Handler) endRest() {
+// endBackoff lets workers be started again.
+func (h *Handler) endBackoff() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.resting = false
+	h.backingOff = false
 	h.distribute()
 }
 
-// dismiss fails the attempts that wait.
-func (h *Handler) dismiss(lost *loss) {
+// failWaiting fails the waiting attempts. h.mu must be held.
+func (h *Handler) failWaiting(end *workerEnd) {
 	for _, t := range h.waiting {
-		t.done <- lost
+		t.done <- end
 	}
 	h.waiting = nil
 }

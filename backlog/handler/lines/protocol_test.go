@@ -123,9 +123,9 @@ func TestRepliesInPieces(t *testing.T) {
 		tasks := make(map[string]*task)
 		for _, id := range []string{"a", "b", "c", "d"} {
 			tasks[id] = &task{attempt: id, done: make(chan error, 1)}
-			w.take(tasks[id])
+			w.assign(tasks[id])
 		}
-		r := &replies{w: w}
+		r := &replyReader{w: w}
 		for rest := text; rest != ""; {
 			n, _ := r.Write([]byte(rest[:min(size, len(rest))]))
 			rest = rest[n:]
@@ -133,7 +133,7 @@ func TestRepliesInPieces(t *testing.T) {
 		for id, want := range map[string]backlog.Outcome{"a": backlog.Succeeded, "b": backlog.Errored, "c": backlog.Skipped} {
 			select {
 			case err := <-tasks[id].done:
-				if o := backlog.OutcomeOf(err); o != want || errors.As(err, new(*loss)) {
+				if o := backlog.OutcomeOf(err); o != want || errors.As(err, new(*workerEnd)) {
 					t.Errorf("pieces of %d: %s is %v, want %v", size, id, o, want)
 				}
 			default:
@@ -153,7 +153,7 @@ func TestRepliesInPieces(t *testing.T) {
 func TestRepliesTooLong(t *testing.T) {
 	for extra, want := range map[int]string{0: "what is not one JSON object", 1: "a line of more than 1048576 bytes"} {
 		w := newWorker(&Handler{})
-		r := &replies{w: w}
+		r := &replyReader{w: w}
 		line := strings.Repeat("x", maxLine+extra) + "\n"
 		for line != "" {
 			n, _ := r.Write([]byte(line[:min(32<<10, len(line))]))

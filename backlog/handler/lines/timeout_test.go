@@ -71,11 +71,11 @@ func TestLinesPace(t *testing.T) {
 					time.Sleep(step.wait)
 					if step.give != "" {
 						l.mu.Lock()
-						w.take(&task{attempt: step.give, done: make(chan error, 1)})
+						w.assign(&task{attempt: step.give, done: make(chan error, 1)})
 						l.mu.Unlock()
 					}
 					if step.answer != "" {
-						w.report(step.answer, nil, nil)
+						w.resolve(step.answer, nil, nil)
 					}
 				}
 				select {

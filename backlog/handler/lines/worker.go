@@ -17,24 +17,24 @@ import (
 	"backlog/backlog/handler/proc"
 )
 
-// A worker is one process, from before its start until it has ended.
-// [Handler.mu] guards what the records know of it.
+// A worker is one process, from before its start until it has ended. [Handler.mu] guards the
+// fields about records.
 type worker struct {
 	h   *Handler
-	ctx context.Context // done when it is to be ended; the cause is the reason
+	ctx context.Context // done when the process is to be terminated; the cause is the reason
 	end context.CancelCauseFunc
 
-	killed context.Context // done when it is to be ended by force, after ctx
+	killed context.Context // done when it is to be killed; after ctx
 	kill   context.CancelFunc
 	pid    int // 0 before its start
 
 	inFlight map[string]*task // by attempt
-	queue    []*task          // of those, what is yet to be written
-	finished bool             // its standard input ends after the queue
-	answered bool             // something, properly
-	silence  *time.Timer      // ends it, while records are in flight; nil: never
+	queue    []*task          // those in flight whose request is not written yet
+	finished bool             // standard input is closed after the queue
+	answered bool             // it has sent a valid reply
+	silence  *time.Timer      // ends the worker unless it replies; nil: no limit
 
-	wake chan struct{} // there is something to write, or to finish
+	wake chan struct{} // gets a value when there is something to write, or to close
 }
 
 func newWorker(h *Handler) *worker {
@@ -42,42 +42,44 @@ func newWorker(h *Handler) *worker {
 	w.ctx, w.end = context.WithCancelCause(context.Background())
 	w.killed, w.kill = context.WithCancel(context.Background())
 	if h.Timeout > 0 {
-		w.silence = time.AfterFunc(h.Timeout, w.late)
+		w.silence = time.AfterFunc(h.Timeout, w.timedOut)
 	}
 	return w
 }
 
-// take gives t to the worker. Handler.mu is held here, in wakeUp, listen and finish.
-func (w *worker) take(t *task) {
+// assign gives t to the worker. Handler.mu must be held.
+func (w *worker) assign(t *task) {
 	if _, twice := w.inFlight[t.attempt]; twice {
 		t.done <- fmt.Errorf("lines: attempt %s is in flight already; the ids of attempts must differ", t.attempt)
 		return
 	}
 	if len(w.inFlight) == 0 {
-		w.listen()
+		w.resetSilence()
 	}
-	t.at = w
+	t.worker = w
 	w.inFlight[t.attempt] = t
 	w.queue = append(w.queue, t)
 	w.wakeUp()
 }
 
+// wakeUp lets writeRequests look at the queue.
 func (w *worker) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it has not yet looked since the last time
+	default: // it has yet to look since the last wake-up
 	}
 }
 
-// listen gives the worker its time to answer something.
-func (w *worker) listen() {
+// resetSilence gives the worker Timeout for its next reply.
+func (w *worker) resetSilence() {
 	if w.silence != nil {
 		w.silence.Reset(w.h.Timeout)
 	}
 }
 
-// finish closes the worker's standard input once all is written; it is then to
-// end by itself, for which it has a moment at least, so that it can say how.
+// finish closes the worker's standard input when the queue is written, and terminates the
+// worker if it has not ended Grace later. Even without Grace it gets 10 ms, so that it can
+// exit with its own status. Handler.mu must be held.
 func (w *worker) finish() {
 	w.finished = true
 	w.wakeUp()
@@ -87,8 +89,8 @@ func (w *worker) finish() {
 	})
 }
 
-// late ends a worker that has been silent for too long.
-func (w *worker) late() {
+// timedOut ends a worker that has been silent for too long.
+func (w *worker) timedOut() {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
 	if len(w.inFlight) > 0 {
@@ -97,72 +99,76 @@ func (w *worker) late() {
 	}
 }
 
-// run starts the process and sees it to its end.
+// run runs the process and reports its end to the handler.
 func (w *worker) run() {
-	lost := w.live()
+	end := w.runProcess()
 	w.end(nil)
 	w.kill()
-	w.h.over(w, lost)
+	w.h.workerEnded(w, end)
 }
 
-// live starts the process, gives it its requests and reads its replies until it
-// has ended.
-func (w *worker) live() *loss {
-	stdin, in, err := os.Pipe()
+// runProcess starts the process, writes requests and reads replies until it has ended, and
+// returns why it has ended.
+func (w *worker) runProcess() *workerEnd {
+	stdin, stdinWriter, err := os.Pipe()
 	if err != nil {
-		return &loss{why: err, unstarted: true}
+		return &workerEnd{reason: err, unstarted: true}
 	}
-	defer in.Close()
-	started, gone := make(chan struct{}), make(chan struct{})
-	stdout := &replies{w: w}
-	stderr := &messages{log: func(line string) {
-		<-started
+	defer stdinWriter.Close()
+	started := make(chan struct{})
+	ended := make(chan struct{})
+	stdout := &replyReader{w: w}
+	stderr := &stderrLog{log: func(line string) {
+		<-started // the log has the pid
 		w.log(line)
 	}}
 	cmd, err := w.h.program().Start(nil, stdin, stdout, stderr)
 	stdin.Close()
 	if err != nil {
-		return &loss{why: err, unstarted: true}
+		return &workerEnd{reason: err, unstarted: true}
 	}
 	w.pid = cmd.Process.Pid
 	close(started)
-	var feeding sync.WaitGroup
+	var writing sync.WaitGroup
 	written := 0
-	feeding.Go(func() { written = w.feed(in, gone) })
+	writing.Go(func() { written = w.writeRequests(stdinWriter, ended) })
 
-	cut, err := proc.Wait(w.ctx, w.killed.Done(), cmd, w.h.grace())
-	if !cut {
-		proc.End(cmd.Process.Pid, nil, w.h.grace(), w.killed.Done())
+	terminated, err := proc.Wait(w.ctx, w.killed.Done(), cmd, w.h.grace())
+	if !terminated {
+		proc.Terminate(cmd.Process.Pid, nil, w.h.grace(), w.killed.Done())
 	}
-	close(gone)
-	if in.SetWriteDeadline(time.Unix(1, 0)) != nil {
-		in.Close() // others may hold the other end for ever
+	close(ended)
+	if stdinWriter.SetWriteDeadline(time.Unix(1, 0)) != nil {
+		stdinWriter.Close() // children may hold the reading end, so that a write would never return
 	}
-	feeding.Wait()
+	writing.Wait()
 	stderr.flush()
 	if err != nil {
-		return &loss{why: err}
+		return &workerEnd{reason: err}
 	}
-	lost := &loss{tail: stderr.tail.String(), how: &exec.ExitError{ProcessState: cmd.ProcessState}, cut: cut}
-	ended := proc.InWords(cmd.ProcessState)
-	note := "the worker has ended: " + ended
+	end := &workerEnd{stderr: stderr.tail.String(), exit: &exec.ExitError{ProcessState: cmd.ProcessState}, terminated: terminated}
+	how := proc.InWords(cmd.ProcessState)
+	note := "the worker has ended: " + how
 	w.h.mu.Lock()
-	answered, finished := w.answered, w.finished
+	answered := w.answered
+	finished := w.finished
 	w.h.mu.Unlock()
-	switch left, known := proc.Unread(in); {
-	case cut:
-		lost.why = context.Cause(w.ctx)
-		note = fmt.Sprintf("%v (%s)", lost.why, ended)
-	case known && written == left || !known && !answered:
-		lost.unstarted = true
-		lost.why = fmt.Errorf("%s ended before it read anything (%s)", w.h.Command[0], ended)
+	unread, known := proc.Unread(stdinWriter)
+	readNothing := known && unread == written || !known && !answered
+	switch {
+	case terminated:
+		end.reason = context.Cause(w.ctx)
+		note = fmt.Sprintf("%v (%s)", end.reason, how)
+	case readNothing:
+		end.unstarted = true
+		end.reason = fmt.Errorf("%s ended before it read anything (%s)", w.h.Command[0], how)
 	default:
-		lost.why = fmt.Errorf("the worker ended before it answered (%s)%s", ended, stdout.unfinished())
+		end.reason = fmt.Errorf("the worker ended before it answered (%s)%s", how, stdout.unfinished())
 	}
-	if !finished { // else Close says it
+	if !finished { // otherwise Close returns it
 		w.log(note)
 	}
-	return lost
+	return end
 }
 
 func (w *worker) log(text string) {
@@ -171,115 +177,122 @@ func (w *worker) log(text string) {
 	}
 }
 
-// batchSize is about how many bytes one call writes. One write for all requests
-// that have come up together is most of the speed.
+// batchSize is about how many bytes one call writes. Most of the speed comes from one write
+// for all requests that have arrived together.
 const batchSize = 64 << 10
 
-// feed writes the requests until the process has ended and returns the number of bytes.
-func (w *worker) feed(in *os.File, gone <-chan struct{}) (written int) {
+// writeRequests writes the queue whenever wakeUp was called, until ended is closed or the
+// input is finished. It returns the number of bytes written.
+func (w *worker) writeRequests(stdin *os.File, ended <-chan struct{}) (written int) {
 	var batch []byte
 	for {
 		select {
 		case <-w.wake:
-		case <-gone:
+		case <-ended:
 			return written
 		}
-		// Those who have just got a reply are about to hand in their next
-		// record. Let them.
+		// Let the calls that have just got a reply hand in their next record.
 		runtime.Gosched()
 
 		w.h.mu.Lock()
-		queue, finished := w.queue, w.finished
+		queue := w.queue
+		finished := w.finished
 		w.queue = nil
 		w.h.mu.Unlock()
-		for len(queue) > 0 && w.ctx.Err() == nil { // else it need not read the rest
+		for len(queue) > 0 && w.ctx.Err() == nil { // a worker that is being terminated need not read the rest
 			for batch = batch[:0]; len(queue) > 0 && len(batch) < batchSize; queue = queue[1:] {
 				batch = append(batch, queue[0].line...)
 			}
-			n, err := in.Write(batch)
+			n, err := stdin.Write(batch)
 			written += n
 			if err != nil {
-				return written // how it ends, or that it is silent, says more
+				return written // the worker's end, or its silence, says more than err
 			}
 		}
 		if finished {
-			in.Close()
+			stdin.Close()
 			return written
 		}
 	}
 }
 
-// report hands an outcome to the call that waits for it. A reply to an attempt that
-// the worker does not have is nonsense.
-func (w *worker) report(attempt string, outcome error, line []byte) error {
+// resolve gives an outcome to the call that waits for it. A reply to an attempt that the
+// worker does not have is an error that ends the worker.
+func (w *worker) resolve(attempt string, outcome error, line []byte) error {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
 	t := w.inFlight[attempt]
 	if t == nil {
-		return nonsense("a reply to an attempt that it does not have, or has answered already", line)
+		return badOutput("a reply to an attempt that it does not have, or has answered already", line)
 	}
 	delete(w.inFlight, attempt)
 	if !w.answered {
-		w.answered, w.h.fails = true, 0
+		w.answered = true
+		w.h.failedWorkers = 0
 	}
-	t.at, t.reply = nil, beginning(line)
+	t.worker = nil
+	t.reply = beginning(line)
 	t.done <- outcome
-	w.listen()
+	w.resetSilence()
 	w.h.distribute()
 	return nil
 }
 
-// A loss is why a worker answers nothing more.
-type loss struct {
-	why       error  // a reason of ours to end it, or how it ended by itself
-	tail      string // of its standard error
-	how       *exec.ExitError
-	cut       bool // it was told to end
-	unstarted bool // it has not even begun
+// A workerEnd says why a worker answers nothing any more. It is the error of its attempts.
+type workerEnd struct {
+	reason     error           // why the handler has terminated it, or how it ended by itself
+	stderr     string          // the end of its standard error
+	exit       *exec.ExitError // nil: it was not started
+	terminated bool            // by the handler
+	unstarted  bool            // it has not read anything
 }
 
-func (l *loss) Error() string { return l.why.Error() }
+func (e *workerEnd) Error() string { return e.reason.Error() }
 
-// of returns the error of an attempt that was in flight.
-func (l *loss) of(ctx context.Context) error {
-	why := l.why
-	if l.cut && ctx.Err() != nil {
-		why = context.Cause(ctx) // for its own sake
+// forAttempt returns the error of an attempt that the worker had. If the worker was
+// terminated and ctx, the attempt's, is done, its cause is the reason: the attempt was given
+// up itself, whichever attempt has ended the worker.
+func (e *workerEnd) forAttempt(ctx context.Context) error {
+	reason := e.reason
+	if e.terminated && ctx.Err() != nil {
+		reason = context.Cause(ctx)
 	}
-	causes := []error{why}
-	if l.how != nil {
-		causes = append(causes, l.how)
+	causes := []error{reason}
+	if e.exit != nil {
+		causes = append(causes, e.exit)
 	}
-	failed := backlog.Worded(proc.WithTail(why.Error(), l.tail), causes...)
-	if l.unstarted {
+	failed := backlog.Worded(proc.WithTail(reason.Error(), e.stderr), causes...)
+	if e.unstarted {
 		return backlog.Unstarted(failed)
 	}
 	return failed
 }
 
-// nonsense returns the reason to end a worker because of what it wrote, the beginning of
-// which people get to see.
-func nonsense(what string, line []byte) error {
+// badOutput returns the reason to end a worker that has broken the protocol: what it wrote,
+// and the beginning of the line.
+func badOutput(what string, line []byte) error {
 	return fmt.Errorf("the worker wrote %s: %.200q", what, line)
 }
 
-// parseReply reads one line: which attempt it is about, and the error that stands for
-// its outcome. wrong says what is wrong with the line, as the rest
-// of a sentence about the worker that "wrote" it. Names are exact: decoded into a
-// struct, "Error" would be taken for "error".
-func parseReply(line []byte) (attempt string, outcome, wrong error) {
+// parseReply reads one line: the attempt it answers, and the error that stands for the
+// outcome. problem says what is wrong with the line; its text continues "the worker wrote". It
+// decodes into a map and not into a struct, which would take a field "Error" for "error".
+func parseReply(line []byte) (attempt string, outcome, problem error) {
 	var fields map[string]any
 	if json.Unmarshal(line, &fields) != nil || fields == nil {
 		return "", nil, errors.New("what is not one JSON object")
 	}
 	var texts [3]string
 	for i, name := range []string{"attempt_id", "outcome", "error"} {
-		var ok bool
-		if texts[i], ok = fields[name].(string); !ok && fields[name] != nil {
+		text, isString := fields[name].(string)
+		texts[i] = text
+		if !isString && fields[name] != nil {
 			return "", nil, fmt.Errorf("a reply whose %s is no text", name)
 		}
 	}
-	attempt, word, text := texts[0], texts[1], proc.Head(texts[2])
+	attempt = texts[0]
+	word := texts[1]
+	text := proc.Head(texts[2])
 	if text != "" {
 		outcome = errors.New(text)
 	}
@@ -308,102 +321,108 @@ func parseReply(line []byte) (attempt string, outcome, wrong error) {
 	return attempt, outcome, nil
 }
 
-// request returns the line by which a worker is given r: a JSON object and a newline.
-// The attempt comes first, so that a worker that has no JSON parser can cut it out.
+// request returns the line by which a worker is given r: a JSON object and a newline. The
+// attempt comes first, so that a worker without a JSON parser can cut it out.
 func request(attempt string, r *backlog.Record) ([]byte, error) {
-	told := new(backlog.Record)
-	told.Names, told.Values = r.HandlerFields()
-	told.Values[0] = attempt
-	b, err := told.AppendColumnsJSON(make([]byte, 0, 512))
+	fields := new(backlog.Record)
+	fields.Names, fields.Values = r.HandlerFields()
+	fields.Values[0] = attempt
+	line, err := fields.AppendColumnsJSON(make([]byte, 0, 512))
 	if err != nil {
 		return nil, err
 	}
-	b = append(b[:len(b)-1], `,"record":`...) // in place of the brace
-	b, err = r.AppendColumnsJSON(b)
-	return append(b, "}\n"...), err
+	line = append(line[:len(line)-1], `,"record":`...) // in place of the closing brace
+	line, err = r.AppendColumnsJSON(line)
+	return append(line, "}\n"...), err
 }
 
-// maxLine is the longest line that a worker may write, without its end.
+// maxLine is the longest line that a worker may write, in bytes without its newline.
 const maxLine = 1 << 20
 
-// replies is a worker's standard output.
-type replies struct {
+// A replyReader is the writer that gets a worker's standard output.
+type replyReader struct {
 	w       *worker
 	rest    []byte // an unfinished line
-	ignored bool   // what it writes means nothing any more
+	ignored bool   // a line was wrong: nothing after it is read
 }
 
 // Write implements io.Writer. It does not fail.
-func (r *replies) Write(p []byte) (int, error) {
+func (r *replyReader) Write(p []byte) (int, error) {
 	if r.ignored {
 		return len(p), nil
 	}
 	r.rest = append(r.rest, p...)
-	unread, whole := r.rest, true
-	for whole {
-		var line, after []byte
-		var wrong error
-		if line, after, whole = bytes.Cut(unread, []byte{'\n'}); len(line) > maxLine {
-			wrong = nonsense(fmt.Sprintf("a line of more than %d bytes", maxLine), line)
+	unread := r.rest
+	for {
+		line, after, whole := bytes.Cut(unread, []byte{'\n'})
+		var problem error
+		if len(line) > maxLine {
+			problem = badOutput(fmt.Sprintf("a line of more than %d bytes", maxLine), line)
 		} else if whole {
-			wrong = r.read(line)
-			unread = after
+			problem = r.readLine(line)
 		}
-		if wrong != nil {
-			r.ignored, r.rest = true, nil
-			r.w.end(wrong)
+		if problem != nil {
+			r.ignored = true
+			r.rest = nil
+			r.w.end(problem)
 			return len(p), nil
 		}
+		if !whole {
+			break
+		}
+		unread = after
 	}
 	r.rest = append(r.rest[:0], unread...)
 	return len(p), nil
 }
 
-func (r *replies) read(line []byte) error {
-	attempt, outcome, wrong := parseReply(line)
-	if wrong != nil {
-		return nonsense(wrong.Error(), line)
+// readLine reads one reply.
+func (r *replyReader) readLine(line []byte) error {
+	attempt, outcome, problem := parseReply(line)
+	if problem != nil {
+		return badOutput(problem.Error(), line)
 	}
-	return r.w.report(attempt, outcome, line)
+	return r.w.resolve(attempt, outcome, line)
 }
 
-// unfinished says what the worker has written behind its last whole line.
-func (r *replies) unfinished() string {
+// unfinished describes what the worker has written after its last whole line, for the end of
+// an error's text.
+func (r *replyReader) unfinished() string {
 	if len(r.rest) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", its last line has no end: %.200q", r.rest)
 }
 
-// messages is a worker's standard error.
-type messages struct {
+// A stderrLog is the writer that gets a worker's standard error and logs its lines.
+type stderrLog struct {
 	tail proc.Tail
 	log  func(line string)
-	line []byte // the beginning of one, a little more than is logged
+	line []byte // the beginning of an unfinished line, a little more than is logged
 }
 
 // Write implements io.Writer. It does not fail.
-func (m *messages) Write(p []byte) (int, error) {
-	m.tail.Write(p)
+func (s *stderrLog) Write(p []byte) (int, error) {
+	s.tail.Write(p)
 	for part := range bytes.Lines(p) {
 		part, whole := bytes.CutSuffix(part, []byte{'\n'})
-		m.line = append(m.line, part[:min(len(part), 2*proc.TailSize-len(m.line))]...)
+		s.line = append(s.line, part[:min(len(part), 2*proc.TailSize-len(s.line))]...)
 		if whole {
-			m.flush()
+			s.flush()
 		}
 	}
 	return len(p), nil
 }
 
 // flush logs the line, unless it is blank, as valid UTF-8 of bounded length.
-func (m *messages) flush() {
-	if text := bytes.TrimRight(m.line, " \t\r"); len(text) > 0 {
-		m.log(proc.Head(string(text)))
+func (s *stderrLog) flush() {
+	if text := bytes.TrimRight(s.line, " \t\r"); len(text) > 0 {
+		s.log(proc.Head(string(text)))
 	}
-	m.line = m.line[:0]
+	s.line = s.line[:0]
 }
 
-// beginning returns as much of a line as can be in the log.
+// beginning returns as much of a line as is logged.
 func beginning(line []byte) string {
 	return string(bytes.TrimSpace(line[:min(len(line), 2*proc.TailSize)]))
 }

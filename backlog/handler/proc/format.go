@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// machines are the numbers of processors in the headers of ELF, with the names for people and
-// Go's names of the machines that may run their programs.
+// machines are the processors by their number in an ELF header (e_machine): the name that
+// errors show, and the GOARCH of each machine that can run programs for it.
 var machines = map[uint16]struct {
-	name string
-	on   []string
+	name   string
+	goarch []string
 }{
 	3: {"x86 of 32 bits", []string{"386", "amd64"}}, 62: {"x86-64", []string{"amd64"}},
 	40: {"ARM of 32 bits", []string{"arm", "arm64"}}, 183: {"ARM of 64 bits", []string{"arm64"}},
@@ -22,48 +22,47 @@ var machines = map[uint16]struct {
 	22: {"s390x", []string{"s390x"}}, 243: {"RISC-V", []string{"riscv64"}}, 258: {"LoongArch", []string{"loong64"}},
 }
 
-// head is headOf the program's file, nil where there is none.
+// head returns the beginning of the program's file, nil if it cannot be found or read.
 func (p Program) head() []byte {
 	path, _ := p.find()
-	return headOf(path)
+	return readHead(path)
 }
 
-// headOf returns the beginning of a file, nil where it cannot be read: it may be executable
-// all the same.
-func headOf(path string) []byte {
+// readHead returns the beginning of a file, nil if it cannot be read.
+func readHead(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	head := make([]byte, 256) // no kernel reads more
+	head := make([]byte, 256) // as much as a kernel reads
 	n, _ := io.ReadFull(f, head)
 	return head[:n]
 }
 
-// notExecutable says what a file is that the system does not run, and what to do.
-func (p Program) notExecutable() string {
+// whyNotExecutable says why the system does not run the program's file, and what to do.
+func (p Program) whyNotExecutable() string {
 	head := p.head()
-	what := foreign(head)
+	platform := foreignPlatform(head)
 	switch {
-	case what != "":
-		return "it is a program for " + what + install
-	case !bytes.HasPrefix(head, []byte(elf)):
+	case platform != "":
+		return "it is a program for " + platform + installHint
+	case !bytes.HasPrefix(head, []byte(elfMagic)):
 		return "a script must begin with a line such as #!/bin/sh"
 	case len(head) < 20:
-		return "it is the beginning of a program, cut short" + install
+		return "it is the beginning of a program, cut short" + installHint
 	}
-	return "it is a program for this processor that is damaged, or for another system" + install
+	return "it is a program for this processor that is damaged, or for another system" + installHint
 }
 
 const (
-	elf     = "\x7fELF"
-	install = "; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
+	elfMagic    = "\x7fELF"
+	installHint = "; install the program that is built for this machine, " + runtime.GOOS + " on " + runtime.GOARCH
 )
 
-// foreign returns the system or the processor that the program with the head is built for,
-// "" where it may be this one's or where there is no program's head.
-func foreign(head []byte) string {
+// foreignPlatform returns the system or the processor for which the program that begins with
+// head is built. It returns "" if this machine may run it, or if head is not a program's.
+func foreignPlatform(head []byte) string {
 	for magic, system := range map[string]string{
 		"MZ": "Windows", "\xcf\xfa\xed\xfe": "macOS", "\xce\xfa\xed\xfe": "macOS", "\xca\xfe\xba\xbe": "macOS, or a class of Java",
 	} {
@@ -71,7 +70,7 @@ func foreign(head []byte) string {
 			return system
 		}
 	}
-	if !bytes.HasPrefix(head, []byte(elf)) || len(head) < 20 {
+	if !bytes.HasPrefix(head, []byte(elfMagic)) || len(head) < 20 {
 		return ""
 	}
 	var order binary.ByteOrder = binary.LittleEndian
@@ -82,7 +81,7 @@ func foreign(head []byte) string {
 	switch {
 	case !known:
 		return "another processor"
-	case slices.Contains(m.on, runtime.GOARCH):
+	case slices.Contains(m.goarch, runtime.GOARCH):
 		return ""
 	}
 	return "another processor, " + m.name

@@ -1,5 +1,7 @@
-// Package proc starts the programs of handlers, each in a process group of its
-// own, and ends them with all that they have started.
+// Package proc runs the programs of the handlers exec and lines. Each program gets a process
+// group of its own, so that it can be terminated together with the processes it has started.
+// The package also explains why a program cannot be started, and keeps the end of what a
+// program writes.
 package proc
 
 import (
@@ -24,84 +26,94 @@ import (
 	"backlog/backlog/pattern"
 )
 
-// waitDelay is how long the output of a program that has ended is waited for
-// where a child of it holds the pipe.
+// waitDelay is how long Wait waits for the output of a program that has ended, if a child of
+// it holds the pipe.
 const waitDelay = time.Second
 
-// A process that is started with ownGroup is the leader of a group of its number.
+// ownGroup makes a process the leader of a new process group, whose id is the process id.
 var ownGroup = &syscall.SysProcAttr{Setpgid: true}
 
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 5 * time.Second
 
-// Start starts the program in a process group of its own. The caller must then
-// call [Wait]. An error for which the record is not to blame is [backlog.Unstarted].
+// Start starts the program in a process group of its own. The caller must then call [Wait].
+// An error that is not the record's fault is [backlog.Unstarted].
 //
-// Start is patient with a program that is busy. A script just written by this
-// process is, for a moment: whatever another goroutine forks meanwhile inherits
-// the descriptor it was written through, and has it until it executes a program of
-// its own (https://go.dev/issue/22315).
+// If the program's file is busy (ETXTBSY), Start tries again for a tenth of a second. A
+// script that this process has just written is busy for a moment: a child that another
+// goroutine forks at that time inherits the descriptor through which the script was written,
+// and holds it until it executes its own program (https://go.dev/issue/22315).
 func (p Program) Start(env []string, stdin io.Reader, stdout, stderr io.Writer) (*exec.Cmd, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		cmd := exec.Command(strings.Join(p.Command[:min(1, len(p.Command))], "")) // "" does not start
-		cmd.Args, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Command, env, stdin, stdout, stderr
-		cmd.SysProcAttr, cmd.WaitDelay = ownGroup, waitDelay
+		name := strings.Join(p.Command[:min(1, len(p.Command))], "") // the empty name does not start
+		cmd := exec.Command(name)
+		cmd.Args = p.Command
+		cmd.Env = env
+		cmd.Stdin = stdin
+		cmd.Stdout = stdout
+		cmd.Stderr = stderr
+		cmd.SysProcAttr = ownGroup
+		cmd.WaitDelay = waitDelay
 		err := cmd.Start()
 		if err == nil {
 			return cmd, nil
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || pause > 100*time.Millisecond {
-			return nil, p.cannotStart(err)
+			return nil, p.explainStart(err)
 		}
 		time.Sleep(pause)
 	}
 }
 
-// cannotStart returns the error for a start that failed with err: what is
-// wrong with the program, if Check can tell.
-func (p Program) cannotStart(err error) error {
+// explainStart returns the error for a start that failed with err. If Check finds what is
+// wrong with the program, the error says so.
+func (p Program) explainStart(err error) error {
 	if errors.Is(err, syscall.E2BIG) {
-		return err // the record's own environment is
+		return err // the record's fault: its columns are in the environment
 	}
-	if wrong := p.Check(); wrong != nil {
-		return backlog.Unstarted(backlog.Worded(wrong.Error(), wrong, err))
+	if problem := p.Check(); problem != nil {
+		return backlog.Unstarted(backlog.Worded(problem.Error(), problem, err))
 	}
 	if errors.Is(err, syscall.ENOEXEC) {
-		err = fmt.Errorf("%w: %s", err, p.notExecutable())
+		err = fmt.Errorf("%w: %s", err, p.whyNotExecutable())
 	}
 	return backlog.Unstarted(err)
 }
 
-// Wait waits for the command to end, whose ProcessState then says how. When ctx
-// is done first, the whole group is told to end (SIGTERM), and who is left of it
-// after the grace, or when killed is closed, is killed; cut reports that.
-func Wait(ctx context.Context, killed <-chan struct{}, cmd *exec.Cmd, grace time.Duration) (cut bool, err error) {
-	exited, ended := make(chan struct{}), make(chan struct{})
+// Wait waits for the command to end; its ProcessState then says how it has ended. If ctx is
+// done first, Wait terminates the whole process group as [Terminate] does, and terminated is
+// true. err is nil whenever there is a ProcessState.
+func Wait(ctx context.Context, killed <-chan struct{}, cmd *exec.Cmd, grace time.Duration) (terminated bool, err error) {
+	exited := make(chan struct{})
+	groupEnded := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		End(cmd.Process.Pid, exited, grace, killed)
-		close(ended)
+		Terminate(cmd.Process.Pid, exited, grace, killed)
+		close(groupEnded)
 	})
 	err = cmd.Wait()
 	close(exited)
-	if cut = !stop(); cut {
-		<-ended
+	terminated = !stop()
+	if terminated {
+		<-groupEnded
 	}
 	if cmd.ProcessState != nil {
-		err = nil // it says more, and that a child holds a pipe is no error
+		err = nil // ProcessState says more, and it is no error that a child holds a pipe
 	}
-	return cut, err
+	return terminated, err
 }
 
-// End tells the group of the process pid to end and waits for its last member to
-// go: a shell ends as soon as it is told to, the program that it runs may need its
-// time. exited is closed when the process is reaped; nil: it is.
+// Terminate sends SIGTERM to the process group pid, and SIGKILL when the grace is over or
+// killed is closed. It returns when the group has no member any more, or when it has sent
+// SIGKILL. It waits for the whole group and not only for its leader: a shell ends at once,
+// while the program that it runs may need its time. exited is closed when the leader has been
+// reaped; nil means that it has been reaped already.
 //
-// A group keeps its number from being used again for as long as it has a member.
-// A stranger could be hit only if the last one went and the number came round, as
-// a group's, within one turn of the loop.
-func End(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan struct{}) {
-	unix.Kill(-pid, unix.SIGTERM) // an error is of no use: the group is gone or belongs to another user
-	over := time.After(grace)
+// The kernel does not reuse a group's number while the group has a member. A signal could hit
+// a stranger only if the last member ended and another group got the number within one turn
+// of the loop.
+func Terminate(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan struct{}) {
+	unix.Kill(-pid, unix.SIGTERM) // after an error there is nothing to do: the group has ended or belongs to another user
+	graceOver := time.After(grace)
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for exited != nil || groupExists(pid) {
@@ -111,7 +123,7 @@ func End(pid int, exited <-chan struct{}, grace time.Duration, killed <-chan str
 			continue
 		case <-poll.C:
 			continue
-		case <-over:
+		case <-graceOver:
 		case <-killed:
 		}
 		unix.Kill(-pid, unix.SIGKILL)
@@ -124,8 +136,8 @@ func groupExists(pid int) bool {
 	if unix.Kill(-pid, 0) == unix.ESRCH {
 		return false
 	}
-	// The dead count as members until their parent reaps them, which is this
-	// process if it is the first one of a container.
+	// Zombies count as members until their parent reaps them. In a container this process
+	// may be the first one, and the parent of all orphans.
 	unix.Wait4(-pid, nil, unix.WNOHANG, nil)
 	return true
 }
@@ -140,14 +152,13 @@ func InWords(state *os.ProcessState) string {
 
 // A Program is the command of a handler.
 type Program struct {
-	Kind    string   // of the handler, with which errors begin
+	Kind    string   // the handler's name, with which errors begin
 	Command []string // the program and its arguments
 }
 
-// Check reports what would keep the program from being started: that there is
-// none, that it may not be executed, that the interpreter its first line asks
-// for, itself or by way of env, is missing. The error names the program and the
-// hint. Check starts nothing.
+// Check returns why the program could not be started: it does not exist, it may not be
+// executed, or the interpreter that its first line names, directly or through env, is
+// missing. The error names the program and a cure. Check starts nothing.
 func (p Program) Check() error {
 	path, err := p.find()
 	if err != nil {
@@ -156,15 +167,15 @@ func (p Program) Check() error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return p.errorf("%s is not a regular file; name a program", path)
 	}
-	head := headOf(path)
+	head := readHead(path)
 	if head == nil {
-		return nil // it may be executable all the same
+		return nil // a program need not be readable to be executable
 	}
 	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte{'\n'})
 		return p.checkInterpreter(path, string(line))
 	}
-	// Of what is no text the system knows best what it is.
+	// A binary is left to the kernel, which knows the formats that it runs.
 	if utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]) && !bytes.ContainsFunc(head, isControl) {
 		return p.errorf("%s is text that does not begin with a line such as #!/bin/sh, which says what runs it; add one, without a byte order mark", path)
 	}
@@ -173,29 +184,29 @@ func (p Program) Check() error {
 
 func isControl(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
 
-// checkInterpreter returns an error if what the first line of the script at path
-// asks for is missing, or what env is to find for it. What else env may be told is
-// its own affair.
+// checkInterpreter returns an error if the interpreter that the first line of the script at
+// path names is missing, or the program that env is to look up for it. Other arguments of env
+// are not checked.
 func (p Program) checkInterpreter(path, line string) error {
 	if strings.HasSuffix(line, "\r") {
 		return p.errorf("the lines of %s end in CR LF, so that what is asked for to run it has a name that ends in CR; save it with LF alone", path)
 	}
-	by, with, _ := strings.Cut(strings.TrimLeft(strings.ReplaceAll(line, "\t", " "), " "), " ")
-	if _, err := os.Stat(by); by != "" && errors.Is(err, fs.ErrNotExist) {
-		return p.errorf("the first line of %s asks for %s, which does not exist; install it or correct the line", path, by)
+	interpreter, arguments, _ := strings.Cut(strings.TrimLeft(strings.ReplaceAll(line, "\t", " "), " "), " ")
+	if _, err := os.Stat(interpreter); interpreter != "" && errors.Is(err, fs.ErrNotExist) {
+		return p.errorf("the first line of %s asks for %s, which does not exist; install it or correct the line", path, interpreter)
 	}
-	words := strings.Fields(strings.Replace(with, "-S", "", 1))
-	if filepath.Base(by) != "env" || len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
+	words := strings.Fields(strings.Replace(arguments, "-S", "", 1))
+	if filepath.Base(interpreter) != "env" || len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
 		return nil
 	}
-	if _, err := exec.LookPath(words[0]); err != nil && !errors.Is(err, exec.ErrDot) { // as env sees it
+	_, err := exec.LookPath(words[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // env does look in the working directory
 		return p.errorf("the first line of %s asks env for %s, which is not in PATH; install it or correct the line", path, words[0])
 	}
 	return nil
 }
 
-// find returns the path of the command's program, or an error that names the
-// hint.
+// find returns the path of the command's program, or an error with a cure.
 func (p Program) find() (string, error) {
 	if len(p.Command) == 0 || p.Command[0] == "" {
 		return "", p.errorf("the command is empty; name a program, as in [./deliver.sh, --fast]")
@@ -205,7 +216,7 @@ func (p Program) find() (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	why := "cannot be run: " + errors.Unwrap(err).Error() + "; name a program" // without exec's own "exec:"
+	why := "cannot be run: " + errors.Unwrap(err).Error() + "; name a program" // without the prefix "exec:" of os/exec
 	switch {
 	case errors.Is(err, exec.ErrDot):
 		why = "is found only in the working directory, through PATH; write ./" + name + " if that is meant"
@@ -222,27 +233,32 @@ func (p Program) find() (string, error) {
 	return "", backlog.Worded(p.Kind+": "+name+" "+why, err)
 }
 
-var anInterpreter = pattern.Lazily(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
+var interpreterName = pattern.Lazily(`^(python|perl|ruby|node|php|lua|bash|dash|zsh|ksh|sh|Rscript)[0-9.]*$`)
 
-// Notes are what a person should know about the command, though it can be run: the
-// program is built for another machine, which an emulator may make up for, or an
-// interpreter's first argument is a script that is not there. Behind an option anything
-// may stand.
+// Notes returns warnings about a command that can be started but will probably not work: a
+// program that is built for another machine, which only an emulator runs, or an interpreter
+// whose script, its first argument, does not exist. If the first argument is an option,
+// nothing is known about the others.
 func (p Program) Notes() []string {
-	c := p.Command
-	if what := foreign(p.head()); what != "" {
-		return []string{p.errorf("%s is a program for %s, which without an emulator cannot be run%s", c[0], what, install).Error()}
+	if platform := foreignPlatform(p.head()); platform != "" {
+		return []string{p.errorf("%s is a program for %s, which without an emulator cannot be run%s", p.Command[0], platform, installHint).Error()}
 	}
-	if len(c) < 2 || strings.HasPrefix(c[1], "-") || !anInterpreter().MatchString(filepath.Base(c[0])) {
+	if len(p.Command) < 2 {
 		return nil
 	}
-	if _, err := os.Stat(c[1]); !errors.Is(err, fs.ErrNotExist) {
+	name := p.Command[0]
+	script := p.Command[1]
+	if strings.HasPrefix(script, "-") || !interpreterName().MatchString(filepath.Base(name)) {
 		return nil
 	}
-	return []string{p.errorf("%s is given %s, which does not exist%s; correct the path or the working directory", c[0], c[1], folderOf(c[1])).Error()}
+	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return []string{p.errorf("%s is given %s, which does not exist%s; correct the path or the working directory", name, script, folderOf(script)).Error()}
 }
 
-// folderOf says where a path begins that is not absolute.
+// folderOf returns " in " and the working directory for a relative path, "" for an absolute
+// one.
 func folderOf(path string) string {
 	if dir, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
 		return " in " + dir
@@ -254,35 +270,37 @@ func (p Program) errorf(format string, args ...any) error {
 	return fmt.Errorf(p.Kind+": "+format, args...)
 }
 
-// TailSize is the number of bytes that are kept of what a program writes.
+// TailSize is how many bytes of a program's output are kept.
 const TailSize = 2 << 10
 
-// A Tail is a writer that keeps the end of what is written, in little memory.
-// The zero Tail is empty.
+// A Tail is a writer that keeps the end of what is written to it. It needs 2·TailSize bytes of
+// memory. The zero Tail is empty.
 type Tail struct {
-	buf []byte // twice TailSize at most: what is kept may end in space
-	cut bool   // something was dropped
+	buf       []byte // at most 2*TailSize, since String drops white space at its end
+	truncated bool   // something was dropped
 }
 
 // Write implements io.Writer. It does not fail.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - 2*TailSize; over > 0 {
-		t.cut = true
-		t.buf = append(t.buf[:0], t.buf[over:]...)
+	if excess := len(t.buf) - 2*TailSize; excess > 0 {
+		t.truncated = true
+		t.buf = append(t.buf[:0], t.buf[excess:]...)
 	}
 	return len(p), nil
 }
 
-// String returns the last lines as valid UTF-8 without surrounding space: at
-// most TailSize bytes of what was written, beginning with a whole line unless the
-// last line is longer than that.
+// String returns the last lines as valid UTF-8 without surrounding white space: at most
+// TailSize bytes of what was written. They begin with a whole line, unless the last line is
+// longer than that.
 func (t *Tail) String() string {
-	b, cut := bytes.TrimSpace(t.buf), t.cut
-	if extra := len(b) - TailSize; extra > 0 {
-		b, cut = b[extra:], true
+	b := bytes.TrimSpace(t.buf)
+	truncated := t.truncated
+	if excess := len(b) - TailSize; excess > 0 {
+		b = b[excess:]
+		truncated = true
 	}
-	if cut {
+	if truncated {
 		if _, lines, ok := bytes.Cut(b, []byte{'\n'}); ok {
 			b = lines
 		} else {
@@ -294,19 +312,19 @@ func (t *Tail) String() string {
 	return strings.TrimSpace(clean(string(b)))
 }
 
-// Head returns the beginning of a text as a variable of the environment can
-// hold it: valid UTF-8 of about TailSize bytes at most, without NUL.
+// Head returns the beginning of a text, about TailSize bytes at most, as valid UTF-8 without
+// NUL: an environment variable can hold it.
 func Head(text string) string {
 	return clean(backlog.Beginning(text, TailSize))
 }
 
-// clean returns the text as valid UTF-8 without U+0000, which is valid but in no
-// text column of PostgreSQL.
+// clean replaces what is not valid UTF-8, and U+0000, which is valid but which PostgreSQL
+// refuses in a text column.
 func clean(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// WithTail returns a text with the tail of what the program wrote, which may be empty.
+// WithTail appends the tail of a program's output to a text, unless the tail is empty.
 func WithTail(text, tail string) string {
 	if tail == "" {
 		return text
