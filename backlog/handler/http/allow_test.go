@@ -61,7 +61,7 @@ func TestAllowTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := list.target(u); (err == nil) != want {
+		if err := list.checkURL(u); (err == nil) != want {
 			t.Errorf("%s: %v, want allowed: %v", target, err, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestAllowDial(t *testing.T) {
 	} {
 		list := allowListOf(t, all...)
 		got := ""
-		if err := list.dial(tt.host, tt.port, netip.MustParseAddr(tt.addr)); err != nil {
+		if err := list.checkAddress(tt.host, tt.port, netip.MustParseAddr(tt.addr)); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -121,11 +121,11 @@ func TestSpecialAddresses(t *testing.T) {
 		"2002:7f00:1::": true, "2001::1": true, "2001:db8::1": true, "2001:200::1": false, "2606:4700::1111": false, "2a00:1450::1": false,
 		"4000::1": true, "100::1": true,
 	} {
-		if got := special(netip.MustParseAddr(addr)); got != want {
+		if got := isSpecial(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: special %v, want %v", addr, got, want)
 		}
 	}
-	if !special(netip.Addr{}) {
+	if !isSpecial(netip.Addr{}) {
 		t.Error("an address that cannot be read would be called")
 	}
 }
@@ -167,14 +167,14 @@ func TestAllowCountsWhenDialing(t *testing.T) {
 		"localhost":         "",
 		"127.0.0.0/8":       "",
 	} {
-		p, err := newPlan(&Handler{Settings: Settings{URL: "{u}", Allow: []string{allow}}})
+		p, err := newClient(&Handler{Settings: Settings{URL: "{u}", Allow: []string{allow}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c, err := p.transport.DialContext(t.Context(), "tcp4", "localhost:"+port)
 		got := ""
 		if err != nil {
-			got, _ = netInWords(err)
+			got, _ = describeNetError(err)
 		} else {
 			c.Close()
 		}

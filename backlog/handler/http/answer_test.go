@@ -21,7 +21,7 @@ import (
 func TestAnswerComesSlowly(t *testing.T) {
 	for status, text := range map[int]string{200: "", 500: "500 Internal Server Error: so far"} {
 		synctest.Test(t, func(t *testing.T) {
-			p, err := newPlan(&Handler{Settings: Settings{URL: "http://example.com"}})
+			p, err := newClient(&Handler{Settings: Settings{URL: "http://example.com"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,11 +29,11 @@ func TestAnswerComesSlowly(t *testing.T) {
 			go io.WriteString(server, "so far") // and nothing more
 			began, got := time.Now(), ""
 			resp := &http.Response{StatusCode: status, ContentLength: -1, Body: body}
-			if err := p.outcome(nil, resp, readAnswer(resp), began); err != nil {
+			if err := p.outcome(nil, resp, readBody(resp), began); err != nil {
 				got = err.Error()
 			}
-			if took := time.Since(began); got != text || took != answerTime {
-				t.Errorf("%d: error %q after %v, want %q after %v", status, got, took, text, answerTime)
+			if took := time.Since(began); got != text || took != bodyTimeout {
+				t.Errorf("%d: error %q after %v, want %q after %v", status, got, took, text, bodyTimeout)
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func FuzzRetryAfter(f *testing.F) {
 func TestHider(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1u"
-	p, err := newPlan(&Handler{Settings: Settings{
+	p, err := newClient(&Handler{Settings: Settings{
 		URL: "https://shop:hunter22@example.com/T0/0123456789abcdef/x?token=query%2Fsecret", Secrets: []string{secret},
 		Headers: map[string]string{"X-Key": "abcdef", "X-Longer": "Token abcdefgh", "X-Pin": "12345", "Content-Type": "text/csv"},
 	}})

@@ -30,57 +30,65 @@ import (
 )
 
 const (
-	// connectTime bounds what goes on before a request is sent, for attempts
-	// without a timeout and for connections that outlive their attempt.
-	connectTime = 30 * time.Second
+	// connectTimeout bounds connecting and the TLS handshake. Attempts may have no timeout,
+	// and a connection may be dialled for longer than the attempt that asked for it.
+	connectTimeout = 30 * time.Second
 
-	// idleTime is how long a connection is kept unused: less than servers
-	// commonly do, so that few are found closed.
-	idleTime = 55 * time.Second
+	// idleTimeout is how long an unused connection is kept: less than servers commonly
+	// keep one, so that few turn out to be closed.
+	idleTimeout = 55 * time.Second
 
-	// pingTime is how long a connection of HTTP/2 is quiet before it is asked for a
-	// sign of life, and how long it has to give one.
-	pingTime = 15 * time.Second
+	// pingTimeout is how long an HTTP/2 connection is silent before it gets a ping, and how
+	// long it has to answer that.
+	pingTimeout = 15 * time.Second
 
-	maxAnswerHeader = 64 << 10
+	maxResponseHeader = 64 << 10
 )
 
-// setTransport makes what keeps the connections.
-func (p *plan) setTransport(h *Handler) error {
+// setTransport makes the transport, which keeps the connections.
+func (c *client) setTransport(h *Handler) error {
 	secure, err := tlsConfig(h)
 	if err != nil {
 		return err
 	}
 	idle := cmp.Or(max(0, h.Concurrency), 4)
-	p.transport = &http.Transport{
-		Proxy: proxy, DialContext: (&net.Dialer{Timeout: connectTime}).DialContext,
-		TLSClientConfig: secure, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: maxAnswerHeader,
-		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
-		MaxIdleConns: max(100, idle), MaxIdleConnsPerHost: idle, IdleConnTimeout: idleTime,
-		DisableCompression: true, // answers are short, and read in part
+	c.transport = &http.Transport{
+		Proxy:                  proxy,
+		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSClientConfig:        secure,
+		TLSHandshakeTimeout:    connectTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
+		MaxIdleConns:           max(100, idle),
+		MaxIdleConnsPerHost:    idle,
+		IdleConnTimeout:        idleTimeout,
+		DisableCompression:     true, // answers are short, and only their beginning is read
 	}
-	if p.url.free {
-		p.transport.Proxy = nil // it would connect in our place, to anywhere
-		p.transport.DialContext = p.dialAllowed
+	if c.url.hostFromRecord {
+		c.transport.Proxy = nil // a proxy would connect to any address
+		c.transport.DialContext = c.dialAllowed
 	}
 	return nil
 }
 
-// dialAllowed connects, but to no address that is not allowed. What counts is
-// the address at the moment of connecting: names may point elsewhere any time.
-func (p *plan) dialAllowed(ctx context.Context, network, address string) (net.Conn, error) {
+// dialAllowed connects to a host, but only to an address that is allowed. It checks the
+// address at the moment of connecting: the name may point elsewhere at any time.
+func (c *client) dialAllowed(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, _ := net.SplitHostPort(address)
-	d := net.Dialer{Timeout: connectTime, ControlContext: func(_ context.Context, _, at string, _ syscall.RawConn) error {
-		addr, _ := netip.ParseAddrPort(at) // one that cannot be read is refused
-		return p.allow.dial(host, port, addr.Addr())
-	}}
+	check := func(_ context.Context, _, at string, _ syscall.RawConn) error {
+		addr, _ := netip.ParseAddrPort(at) // an unreadable address is the zero one, which is refused
+		return c.allow.checkAddress(host, port, addr.Addr())
+	}
+	d := net.Dialer{Timeout: connectTimeout, ControlContext: check}
 	return d.DialContext(ctx, network, address)
 }
 
-// misconfigured is the error of a request for which no record is to blame.
+// misconfigured is an error that is not the record's fault.
 type misconfigured struct{ error }
 
-// proxy is [http.ProxyFromEnvironment], whose error would show the proxy's password.
+// proxy is [http.ProxyFromEnvironment] with another error, since the original shows the
+// proxy's password.
 func proxy(r *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(r)
 	if err != nil {
@@ -89,8 +97,8 @@ func proxy(r *http.Request) (*url.URL, error) {
 	return u, err
 }
 
-// tlsConfig returns the settings of the connections. The client's certificate is read
-// with each of them, so that one that expires can be replaced under a running program.
+// tlsConfig returns the TLS configuration. The client's certificate is read for each
+// connection, so that it can be replaced while the program runs.
 func tlsConfig(h *Handler) (*tls.Config, error) {
 	authorities, err := setting.Authorities(h.CAFile)
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
@@ -108,38 +116,37 @@ func tlsConfig(h *Handler) (*tls.Config, error) {
 	return c, err
 }
 
-// checkTime is for all the network does in a Check.
-const checkTime = 10 * time.Second
+// checkTimeout bounds Check's use of the network.
+const checkTimeout = 10 * time.Second
 
-// Check reports what would keep a record from being sent: what Prepare finds,
-// a host that does not resolve or takes no connection, a certificate that is
-// not trusted. The error ends in a hint. No request is sent, so that it stays open
-// whether the server takes a certificate of ours. If the record decides about the
-// host, Check cannot know as much, and is content.
+// Check returns why no record could be sent now: what Prepare finds, a host that does not
+// resolve or takes no connection, a certificate that is not trusted. The error ends with a
+// hint. Check sends no request, so it does not find out whether the server accepts the
+// client's certificate. If the host comes from the record, there is no host to check.
 func (h *Handler) Check(ctx context.Context) error {
-	p, _, err := h.ready()
-	if err != nil || p.url.free {
+	c, _, err := h.ready()
+	if err != nil || c.url.hostFromRecord {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	address := net.JoinHostPort(p.url.base.Hostname(), portOf(p.url.base))
-	c, err := p.transport.NewClientConn(ctx, p.url.base.Scheme, address)
+	address := net.JoinHostPort(c.url.base.Hostname(), portOf(c.url.base))
+	conn, err := c.transport.NewClientConn(ctx, c.url.base.Scheme, address)
 	if err == nil {
-		c.Close()
+		conn.Close()
 		return nil
 	}
-	text, hint := netInWords(err)
+	text, hint := describeNetError(err)
 	return backlog.Worded(strings.TrimSuffix(fmt.Sprintf("http: %s: %s; %s", address, text, hint), "; "), err)
 }
 
-// checked says what a Check that found nothing has shown.
+// checked describes what a successful Check has shown.
 func (h *Handler) checked() string {
 	text := "each record says which host is called, one of: " + strings.Join(h.Allow, ", ")
-	if p, err := h.plan(); err == nil && !p.url.free {
-		text = p.url.base.Scheme + "://" + p.url.base.Host + " takes connections"
-		if p.url.base.Scheme == "https" {
-			text = "https://" + p.url.base.Host + " resolves and its certificate is good"
+	if c, err := h.client(); err == nil && !c.url.hostFromRecord {
+		text = c.url.base.Scheme + "://" + c.url.base.Host + " takes connections"
+		if c.url.base.Scheme == "https" {
+			text = "https://" + c.url.base.Host + " resolves and its certificate is good"
 		}
 	}
 	if n := len(h.Secrets) + len(h.SecretFiles); n > 0 {
@@ -148,18 +155,18 @@ func (h *Handler) checked() string {
 	return text
 }
 
-// An allowList says where records may lead.
+// An allowList says which hosts a record may name.
 type allowList []allowed
 
-// allowed is an entry of it: a name, the names below one, or addresses.
+// allowed is an entry of it: a name, all names below one, or a network of addresses.
 type allowed struct {
-	name string       // in lower case, with a dot in front for those below it; "" for addresses
+	name string       // in lower case; with a leading dot for all names below it; "": addresses
 	net  netip.Prefix // the addresses
 	port string       // "": any
 }
 
-// parseAllowed reads an entry such as hooks.example.org, *.example.org,
-// 192.0.2.7:8443, [2001:db8::7] or 192.0.2.0/24.
+// parseAllowed parses an entry such as hooks.example.org, *.example.org, 192.0.2.7:8443,
+// [2001:db8::7] or 192.0.2.0/24.
 func parseAllowed(text string) (a allowed, ok bool) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if p, err := netip.ParsePrefix(text); err == nil {
@@ -181,117 +188,134 @@ func parseAllowed(text string) (a allowed, ok bool) {
 	if below {
 		a.name = "." + name
 	}
+	if strings.ContainsFunc(name, invalidInHost) || strings.ContainsAny(name, ":[]") {
+		return a, false
+	}
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	return a, last != "" && !strings.ContainsFunc(name, notOfHost) && !strings.ContainsAny(name, ":[]") && (last[0] < '0' || '9' < last[0])
+	return a, last != "" && (last[0] < '0' || '9' < last[0]) // no top-level domain begins with a digit
 }
 
-// parseAddress reads an address. An IPv4 one has the same form however it is
-// written.
+// parseAddress parses an address. An IPv4 address has the same form however it is written.
 func parseAddress(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
-	return plain(addr), err == nil
+	return normalize(addr), err == nil
 }
 
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// normalize returns an IPv4 address in IPv6 form as IPv4, and drops the zone.
+func normalize(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// A refusal is the error for a place that is not allowed.
+// A refusal is the error for a host or an address that is not allowed.
 type refusal struct{ error }
 
-// target returns an error unless the URL's host is in the list. What
-// addresses a name has is left to dial.
-func (list allowList) target(u *url.URL) error {
-	host, port := hostOf(u.Hostname()), portOf(u)
+// checkURL returns an error unless the URL's host and port are in the list. The addresses of
+// a name are checked later, by checkAddress.
+func (list allowList) checkURL(u *url.URL) error {
+	host := normalizeHost(u.Hostname())
+	port := portOf(u)
 	addr, isAddr := parseAddress(host)
 	for _, a := range list {
-		if a.takes(port) && (isAddr && a.name == "" && a.net.Contains(addr) || !isAddr && a.matches(host)) {
+		if !a.matchesPort(port) {
+			continue
+		}
+		if isAddr && a.matchesAddress(addr) || !isAddr && a.matchesName(host) {
 			return nil
 		}
 	}
 	return &refusal{fmt.Errorf("%.300s is not in allow; add it if it may be called", net.JoinHostPort(host, port))}
 }
 
-// dial returns an error if a connection to the host, which target has found to
-// be allowed, would lead to an address that no partner on the internet has,
-// and that is not meant. It is meant if the list has the address, or a network
-// of such addresses. A name is enough only for private addresses of a host that
-// cannot have others: the owner of a public one decides where it points to.
-func (list allowList) dial(host, port string, addr netip.Addr) error {
-	addr = plain(addr)
-	if !special(addr) {
+// checkAddress returns an error if the address of a host, which checkURL has allowed, is not
+// on the public internet, unless the list allows that address. It does so by an entry for the
+// address itself or for a network of such addresses only. The host's name is enough only for
+// a private or loopback address of a name that is not of the public internet: the owner of a
+// public name decides where it points.
+func (list allowList) checkAddress(host, port string, addr netip.Addr) error {
+	addr = normalize(addr)
+	if !isSpecial(addr) {
 		return nil
 	}
-	host = hostOf(host)
-	byName := isLocalName(host) && (addr.IsLoopback() || addr.IsPrivate())
+	host = normalizeHost(host)
+	nameIsEnough := isLocalName(host) && (addr.IsLoopback() || addr.IsPrivate())
 	for _, a := range list {
-		if a.takes(port) && (a.name == "" && a.net.Contains(addr) && allSpecial(a.net) || byName && a.matches(host)) {
+		if !a.matchesPort(port) {
+			continue
+		}
+		if a.matchesAddress(addr) && allSpecial(a.net) || nameIsEnough && a.matchesName(host) {
 			return nil
 		}
 	}
 	return &refusal{fmt.Errorf("%s is at %s, which is not on the public internet; add the address to allow if that is meant", host, addr)}
 }
 
-func (a allowed) takes(port string) bool { return a.port == "" || a.port == port }
+func (a allowed) matchesPort(port string) bool { return a.port == "" || a.port == port }
 
-func (a allowed) matches(host string) bool {
+func (a allowed) matchesAddress(addr netip.Addr) bool { return a.name == "" && a.net.Contains(addr) }
+
+func (a allowed) matchesName(host string) bool {
 	return a.name != "" && (a.name == host || a.name[0] == '.' && strings.HasSuffix(host, a.name))
 }
 
-// hostOf returns the host as it is compared.
-func hostOf(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+// normalizeHost returns the host in the form in which hosts are compared.
+func normalizeHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// isLocalName reports whether the name cannot be one of the public internet:
-// it has no dot, or a last label that is reserved for private use.
+// isLocalName reports whether the name cannot be one of the public internet: it has no dot,
+// or its last label is reserved for private use.
 func isLocalName(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	return slices.Contains([]string{host, "localhost", "local", "internal", "test"}, last) || strings.HasSuffix(host, ".home.arpa")
 }
 
-// guard refuses addresses that no partner has: IANA's registries of special
-// addresses, and the one at which a provider keeps the secrets of a machine.
 var (
-	guard       = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(provider))
-	provider    = netip.MustParsePrefix("168.63.129.16/32")
-	specialNets = slices.Concat([]netip.Prefix{provider}, ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes)
+	// publicGuard refuses the special addresses of IANA's registries and metadataNet.
+	publicGuard = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(metadataNet))
+
+	// metadataNet is where Azure serves a machine's secrets; IANA does not list it.
+	metadataNet = netip.MustParsePrefix("168.63.129.16/32")
+
+	specialNets = slices.Concat([]netip.Prefix{metadataNet}, ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes)
 )
 
-// special reports whether an address is not one of the public internet.
-func special(addr netip.Addr) bool {
+// isSpecial reports whether an address is not on the public internet.
+func isSpecial(addr netip.Addr) bool {
 	if ssrf.IPv6NAT64Prefix.Contains(addr) { // stands for an IPv4 address
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	return !addr.IsValid() || guard.SafeAddr(addr) != nil
+	return !addr.IsValid() || publicGuard.SafeAddr(addr) != nil
 }
 
-// allSpecial reports whether the network has none but special addresses.
-func allSpecial(p netip.Prefix) bool {
-	if p.Addr().Is6() && !ssrf.IPv6GlobalUnicast.Overlaps(p) {
+// allSpecial reports whether no address of the network is on the public internet.
+func allSpecial(network netip.Prefix) bool {
+	if network.Addr().Is6() && !ssrf.IPv6GlobalUnicast.Overlaps(network) {
 		return true
 	}
-	return slices.ContainsFunc(specialNets, func(s netip.Prefix) bool { return s.Bits() <= p.Bits() && s.Contains(p.Addr()) })
+	return slices.ContainsFunc(specialNets, func(special netip.Prefix) bool {
+		return special.Bits() <= network.Bits() && special.Contains(network.Addr())
+	})
 }
 
 const (
-	maxAnswer  = 64 << 10        // how much of an answer is read
-	answerTime = 2 * time.Second // how long: its status has been heard by then
+	maxBody     = 64 << 10        // how much of a response's body is read
+	bodyTimeout = 2 * time.Second // for reading it; the status has arrived by then
 )
 
-// readAnswer reads what came with a response, or the beginning of it, so that
-// the connection can be used again.
-func readAnswer(resp *http.Response) string {
+// readBody reads the beginning of a response's body as text. If that is all of it, the
+// connection can be used again.
+func readBody(resp *http.Response) string {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.ContentLength == 0 || resp.Body == http.NoBody {
-		return "" // what follows a switch is not HTTP
+		return "" // after a switch the connection does not speak HTTP
 	}
-	defer time.AfterFunc(answerTime, func() { resp.Body.Close() }).Stop() // which ends a Read
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return string(unpacked(resp.Header.Get("Content-Encoding"), b))
+	defer time.AfterFunc(bodyTimeout, func() { resp.Body.Close() }).Stop() // closing ends a Read
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	return string(decompress(resp.Header.Get("Content-Encoding"), b))
 }
 
-// unpacked returns the beginning of what the body says. No request asks for an encoding, but
-// some servers and proxies pack all the same, some without a word in the header. What cannot
-// be unpacked is as it came, or named where its bytes are no text.
-func unpacked(encoding string, body []byte) []byte {
+// decompress returns the beginning of a decompressed body. No request asks for compression,
+// but some servers and proxies compress all the same, and some without the header. A body
+// that cannot be decompressed is returned as it is; in an encoding that Go does not know its
+// name is returned instead.
+func decompress(encoding string, body []byte) []byte {
 	encoding = strings.ToLower(strings.TrimSpace(encoding))
 	var from io.Reader
 	var err error
@@ -302,7 +326,7 @@ func unpacked(encoding string, body []byte) []byte {
 		from, err = gzip.NewReader(bytes.NewReader(body))
 	case encoding == "deflate":
 		from, err = zlib.NewReader(bytes.NewReader(body))
-		if err != nil { // some leave the wrapping out
+		if err != nil { // some servers send deflate without the zlib header
 			from = flate.NewReader(bytes.NewReader(body))
 			err = nil
 		}
@@ -314,25 +338,25 @@ func unpacked(encoding string, body []byte) []byte {
 	if err != nil {
 		return body
 	}
-	text, err := io.ReadAll(io.LimitReader(from, maxAnswer))
-	if err != nil && len(text) == 0 { // it may have been cut behind something that can be read
+	text, err := io.ReadAll(io.LimitReader(from, maxBody))
+	if err != nil && len(text) == 0 { // a truncated body may still have a readable beginning
 		return body
 	}
 	return text
 }
 
-// outcome returns the error that stands for a response.
-func (p *plan) outcome(r *backlog.Record, resp *http.Response, text string, now time.Time) error {
+// outcome returns the error that stands for a response, nil for success.
+func (c *client) outcome(r *backlog.Record, resp *http.Response, text string, now time.Time) error {
 	status := resp.StatusCode
-	if status == http.StatusAccepted && !has(p.Success, status) && r.Memory != nil && r.Memory.UID != "" {
-		return backlog.Accepted // the outcome follows
+	if status == http.StatusAccepted && !contains(c.Success, status) && r.Memory != nil && r.Memory.UID != "" {
+		return backlog.Accepted // the outcome is reported later
 	}
-	if has(p.success, status) {
+	if contains(c.success, status) {
 		return nil
 	}
-	err := errors.New(p.inWords(resp, text))
+	err := errors.New(c.describe(resp, text))
 	switch {
-	case has(p.reject, status):
+	case contains(c.reject, status):
 		return backlog.Reject(err)
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		if wait := parseRetryAfter(resp.Header.Get("Retry-After"), now); wait > 0 {
@@ -342,13 +366,13 @@ func (p *plan) outcome(r *backlog.Record, resp *http.Response, text string, now 
 	return err
 }
 
-// inWords says what a response means that is no success.
-func (p *plan) inWords(resp *http.Response, text string) string {
+// describe returns the text of the error for a response that is not a success.
+func (c *client) describe(resp *http.Response, text string) string {
 	words := statusLine(resp.StatusCode)
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return words + ": points to " + p.printable(to.Host) + "; redirects are not followed: correct the url"
+		return words + ": points to " + c.printable(to.Host) + "; redirects are not followed: correct the url"
 	}
-	if said := p.printable(text); said != "" {
+	if said := c.printable(text); said != "" {
 		words += ": " + said
 	}
 	return words
@@ -358,13 +382,12 @@ func statusLine(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// maxText is the most of a text that errors and the log hold, in bytes.
+// maxText is how much of a text is put into errors and the log, in bytes.
 const maxText = 2 << 10
 
-// printable returns the beginning of what a server said as text for people:
-// without secrets, and without what would move a terminal's cursor or hide in
-// it. Line breaks and tabs stay.
-func (p *plan) printable(text string) string {
+// printable returns the beginning of a server's text for people: without secrets, and without
+// invisible characters and those that move a terminal's cursor. Line breaks and tabs stay.
+func (c *client) printable(text string) string {
 	s := strings.Map(func(r rune) rune {
 		switch {
 		case r == '\r':
@@ -373,42 +396,44 @@ func (p *plan) printable(text string) string {
 			return r
 		}
 		return '\uFFFD'
-	}, p.hide.Replace(text))
+	}, c.redact.Replace(text))
 	return backlog.Beginning(strings.TrimSpace(s), maxText)
 }
 
-// minHidden is the least length of a text that is hidden where a server repeats
-// it, minToken the least length of a piece of the URL's path. Shorter ones are
-// words, which would be hidden all over.
-const minHidden, minToken = 6, 16
+// Shorter texts than minSecret, and shorter segments of the URL's path than minPathSecret, are
+// not redacted: ordinary words would be replaced everywhere.
+const (
+	minSecret     = 6
+	minPathSecret = 16
+)
 
-// hider returns what replaces secrets, the literal ones, in what a server says:
-// the secrets as given, without whsec_ and decoded, the value of each header and
-// its last word, the URL's password and what may be secret in its path and query.
-func (p *plan) hider() *strings.Replacer {
+// newRedactor returns a replacer of secrets in what a server says: of the literal secrets as
+// given, without whsec_ and decoded; of each header's value and its last word; of the URL's
+// password, and of what may be secret in its path and query.
+func (c *client) newRedactor() *strings.Replacer {
 	var texts []string
-	for i, s := range p.Secrets {
-		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix), string(p.fixed[i]))
+	for i, s := range c.Secrets {
+		texts = append(texts, s, strings.TrimPrefix(s, secretPrefix), string(c.literalKeys[i]))
 	}
-	for name, values := range p.headers {
-		if words := strings.Fields(values[0]); len(words) > 0 && !harmless(name) {
+	for name, values := range c.headers {
+		if words := strings.Fields(values[0]); len(words) > 0 && !hasNoSecret(name) {
 			texts = append(texts, values[0], words[len(words)-1])
 		}
 	}
-	password, _ := p.url.base.User.Password()
+	password, _ := c.url.base.User.Password()
 	texts = append(texts, password)
-	for pair := range strings.SplitSeq(p.url.base.RawQuery, "&") {
+	for pair := range strings.SplitSeq(c.url.base.RawQuery, "&") {
 		_, text, _ := strings.Cut(pair, "=")
 		decoded, _ := url.QueryUnescape(text)
 		texts = append(texts, text, decoded)
 	}
-	for s := range strings.SplitSeq(p.url.base.EscapedPath(), "/") {
-		if len(s) >= minToken {
-			texts = append(texts, s)
+	for segment := range strings.SplitSeq(c.url.base.EscapedPath(), "/") {
+		if len(segment) >= minPathSecret {
+			texts = append(texts, segment)
 		}
 	}
-	texts = slices.DeleteFunc(texts, func(s string) bool { return len(s) < minHidden })
-	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) }) // where two begin alike the longer counts
+	texts = slices.DeleteFunc(texts, func(s string) bool { return len(s) < minSecret })
+	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) }) // the replacer tries the longer of two first
 	var pairs []string
 	for _, s := range texts {
 		pairs = append(pairs, s, "***")
@@ -416,64 +441,66 @@ func (p *plan) hider() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// harmless reports whether a header carries no secret.
-func harmless(name string) bool {
+// hasNoSecret reports whether a header of this name holds no secret.
+func hasNoSecret(name string) bool {
 	return strings.HasPrefix(name, "Backlog-") || slices.Contains([]string{
 		"Content-Length", "Content-Type", "Date", "Idempotency-Key", "Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
 	}, name)
 }
 
-// showRequest and showAnswer return an exchange for the log, without secrets.
-func (p *plan) showRequest(req *http.Request, body []byte) string {
+// showRequest returns a request for the log, without secrets.
+func (c *client) showRequest(req *http.Request, body []byte) string {
 	u := *req.URL
 	u.User = nil
-	return req.Method + " " + p.hide.Replace(u.String()) + "\n" + p.showHeader(req.Header) + string(body)
+	return req.Method + " " + c.redact.Replace(u.String()) + "\n" + c.showHeader(req.Header) + string(body)
 }
 
-func (p *plan) showAnswer(resp *http.Response, text string) string {
-	return statusLine(resp.StatusCode) + "\n" + p.showHeader(resp.Header) + p.printable(text)
+// showResponse returns a response for the log, without secrets.
+func (c *client) showResponse(resp *http.Response, text string) string {
+	return statusLine(resp.StatusCode) + "\n" + c.showHeader(resp.Header) + c.printable(text)
 }
 
-func (p *plan) showHeader(h http.Header) string {
+// showHeader returns the headers, sorted, with *** for each value that may be secret.
+func (c *client) showHeader(h http.Header) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, value := range h[name] {
-			if !harmless(name) {
+			if !hasNoSecret(name) {
 				value = "***"
 			}
-			fmt.Fprintf(&b, "%s: %s\n", name, p.printable(value))
+			fmt.Fprintf(&b, "%s: %s\n", name, c.printable(value))
 		}
 	}
 	return b.String() + "\n"
 }
 
-// unanswered returns the error for a request that got no response.
-func (p *plan) unanswered(ctx context.Context, req *http.Request, err error) error {
+// noResponse returns the error for a request that got no response.
+func (c *client) noResponse(ctx context.Context, req *http.Request, err error) error {
 	where := req.Method + " " + req.URL.Scheme + "://" + req.URL.Host
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		return backlog.Worded(cause.Error()+": "+where, cause)
 	}
-	text, _ := netInWords(err)
-	failed := backlog.Worded(where+": "+p.printable(text), err)
+	text, _ := describeNetError(err)
+	failed := backlog.Worded(where+": "+c.printable(text), err)
 	if errors.As(err, new(*misconfigured)) {
 		return backlog.Unstarted(failed)
 	}
 	return failed
 }
 
-// netInWords says what went wrong with a connection, without addresses that
-// differ from one time to the next, and what may mend it.
-func netInWords(err error) (text, hint string) {
-	text, hint = causeInWords(err)
+// describeNetError says what went wrong with a connection, without addresses and ports that
+// differ each time, and gives a hint, which may be empty.
+func describeNetError(err error) (text, hint string) {
+	text, hint = describeCause(err)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		return "the proxy: " + text, "is the proxy in the environment the right one?"
 	}
 	return text, hint
 }
 
-// causeInWords is netInWords where no proxy is in between.
-func causeInWords(err error) (text, hint string) {
+// describeCause is describeNetError without regard to proxies.
+func describeCause(err error) (text, hint string) {
 	var (
 		refused *refusal
 		dns     *net.DNSError
@@ -501,12 +528,12 @@ func causeInWords(err error) (text, hint string) {
 	return err.Error(), ""
 }
 
-// maxRetryAfter is how long a wait a server is believed to mean.
+// maxRetryAfter is the longest Retry-After that is taken seriously.
 const maxRetryAfter = 366 * 24 * time.Hour
 
-// parseRetryAfter returns how long the value of a Retry-After header, in
-// seconds or a date, asks to wait from now on: 0 if it does not, or if it asks
-// for nonsense.
+// parseRetryAfter returns how long a Retry-After header, in seconds or as a date, asks to wait
+// from now on. It returns 0 for an invalid value, a date in the past and more than
+// maxRetryAfter.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	var wait time.Duration

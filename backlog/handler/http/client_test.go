@@ -40,7 +40,7 @@ func TestHTTPCheckThroughProxy(t *testing.T) {
 			}
 		}()
 		h := &Handler{Settings: Settings{URL: "https://hooks.example.org/x"}}
-		p, err := h.plan()
+		p, err := h.client()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +52,6 @@ func TestHTTPCheckThroughProxy(t *testing.T) {
 			t.Errorf("asked for %s %s %v", r.Method, r.Host, r.Header)
 		}
 		l.Close()
-		h.made = nil
+		h.cached = nil
 	}
 }

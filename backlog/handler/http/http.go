@@ -1,4 +1,4 @@
-// Package http sends records to a web server.
+// Package http is the handler that sends each record to a web server: a webhook.
 package http
 
 import (
@@ -22,29 +22,30 @@ import (
 	"backlog/backlog/mapping"
 )
 
-// Settings are what the configuration says of a service that is called for each
-// record. URL, Headers and Secrets may be secret and must not be printed.
+// Settings are the handler's part of the configuration file. URL, Headers and Secrets may be
+// secret and must not be printed.
 type Settings struct {
-	// URL is where to: http or https. {column} in it stands for the record's
-	// value, escaped; {{ and }} for braces. If a column is in the host, or is
+	// URL is the http or https URL to which records are sent. {column} in it stands for the
+	// record's value, escaped; {{ and }} stand for braces. If a column is in the host, or is
 	// the whole URL, the host must be one of Allow.
 	URL     string            `yaml:"url,env" required:"https://example.com/orders"`
 	Method  string            `yaml:"method" words:"POST PUT PATCH DELETE GET HEAD"` // "": POST
 	Headers map[string]string `yaml:"headers,env" key:"header"`
 
-	// Secrets are whsec_ and 24 to 64 bytes in base64, SecretFiles files that
-	// hold one each. A file is read again when it has changed.
+	// Secrets sign requests: each is whsec_ and the base64 of 24 to 64 bytes. SecretFiles are
+	// files with one secret each, which are read again when they have changed.
 	Secrets     []string `yaml:"secret,env" want:"a secret or a list of them"`
 	SecretFiles []string `yaml:"secret_file,env" want:"a file or a list of them"`
 
 	Success []Status `yaml:"success" want:"a status such as 204 or 2xx, or a list of them"` // nil: 200 to 299
 	Reject  []Status `yaml:"reject" want:"a status such as 204 or 2xx, or a list of them"`  // nil: 410
 
-	// Allow are the hosts that a record may lead to: names, *.name for all
-	// below one, addresses, networks such as 192.0.2.0/24; with a port or
-	// without. An address that is not on the public internet is refused, unless
-	// it or a network of such ones is listed, or it is private or loopback and
-	// the name is not of the public internet either (localhost, billing,
+	// Allow lists the hosts that a record may name: names, *.name for all below one,
+	// addresses, or networks such as 192.0.2.0/24, each with or without a port.
+	//
+	// An address that is not on the public internet is refused, with two exceptions: it is
+	// listed itself, or by a network of such addresses; or it is private or loopback, and
+	// the host's name cannot be one of the public internet either (localhost, billing,
 	// billing.internal).
 	Allow []string `yaml:"allow" want:"a host or a list of them"`
 
@@ -58,159 +59,168 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() *Settings { return &Settings{MaxPause: time.Hour} }
 
-// A Status is a range of statuses, written 204 or 2xx.
+// A Status is a range of HTTP statuses, written 204 or 2xx.
 type Status struct{ From, To int }
 
-// UnmarshalText reads a number or a word such as 2xx.
+// UnmarshalText implements [encoding.TextUnmarshaler]: it reads 204 or 2xx.
 func (s *Status) UnmarshalText(text []byte) error {
-	hundred, many := strings.CutSuffix(strings.ToLower(string(text)), "xx")
+	hundred, isRange := strings.CutSuffix(strings.ToLower(string(text)), "xx")
 	n, err := strconv.Atoi(hundred)
-	if err != nil && !many {
+	if err != nil && !isRange {
 		return errors.New("must be a status such as 204 or 2xx, not text")
 	}
 	*s = Status{n, n}
-	if many {
+	if isRange {
 		*s = Status{n * 100, n*100 + 99}
 	}
 	return nil
 }
 
-func has(list []Status, status int) bool {
+// contains reports whether a status is in one of the ranges.
+func contains(list []Status, status int) bool {
 	return slices.ContainsFunc(list, func(s Status) bool { return s.From <= status && status <= s.To })
 }
 
-// Check reports what is wrong with the settings themselves. It opens no file.
-// Nothing secret is in what it says.
-func (s *Settings) Check(fail func(field, problem string)) { (&plan{Settings: s}).read(fail) }
+// Check calls fail with each problem of the settings. Its texts show no secret. It opens no
+// file.
+func (s *Settings) Check(fail func(field, problem string)) { (&client{Settings: s}).configure(fail) }
 
 var methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
 
-// read takes the settings over, all but files, and reports what is wrong with them.
-func (p *plan) read(fail func(field, problem string)) {
-	p.method = cmp.Or(p.Method, http.MethodPost)
-	p.bodiless = p.method == http.MethodGet || p.method == http.MethodHead
-	if !slices.Contains(methods, p.method) {
-		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", p.Method))
+// configure sets the fields that follow from the settings alone, without files, and calls fail
+// with each problem.
+func (c *client) configure(fail func(field, problem string)) {
+	c.method = cmp.Or(c.Method, http.MethodPost)
+	c.bodiless = c.method == http.MethodGet || c.method == http.MethodHead
+	if !slices.Contains(methods, c.method) {
+		fail("method", fmt.Sprintf("%q is none; write one such as POST or PUT", c.Method))
 	}
-	for i, text := range p.Secrets {
+	for i, text := range c.Secrets {
 		key, err := parseSecret(text)
 		if err != nil {
 			fail(fmt.Sprintf("secret[%d]", i), err.Error())
 		}
-		p.fixed = append(p.fixed, key)
+		c.literalKeys = append(c.literalKeys, key)
 	}
-	p.readURL(fail)
-	p.readHeaders(fail)
-	p.readStatuses(fail)
-	if p.KeyFile == "" && p.CertFile != "" {
+	c.configureURL(fail)
+	c.configureHeaders(fail)
+	c.configureStatuses(fail)
+	if c.KeyFile == "" && c.CertFile != "" {
 		fail("client_cert", "goes with client_key; add it")
-	} else if p.CertFile == "" && p.KeyFile != "" {
+	} else if c.CertFile == "" && c.KeyFile != "" {
 		fail("client_key", "goes with client_cert; add it")
 	}
 }
 
-func (p *plan) readURL(fail func(field, problem string)) {
-	for i, entry := range p.Allow {
+func (c *client) configureURL(fail func(field, problem string)) {
+	for i, entry := range c.Allow {
 		a, ok := parseAllowed(entry)
 		if !ok {
 			fail(fmt.Sprintf("allow[%d]", i), mapping.Show(entry)+" is no host; "+
 				"write a name such as example.com or *.example.com, with :port if that is meant, an address, or a network such as 10.0.0.0/8")
 		}
-		p.allow = append(p.allow, a)
+		c.allow = append(c.allow, a)
 	}
-	if p.URL == "" {
+	if c.URL == "" {
 		return
 	}
-	u, err := parseTemplate(p.URL)
+	u, err := parseTemplate(c.URL)
 	switch {
 	case err != nil:
 		fail("url", err.Error())
 		return
-	case u.free && p.Allow == nil:
+	case u.hostFromRecord && c.Allow == nil:
 		fail("url", "a record says which host is called; add allow: [example.com], the hosts it may name")
-	case u.free:
-	case len(p.allow) > 0 && p.allow.target(u.base) != nil:
+	case u.hostFromRecord:
+	case len(c.allow) > 0 && c.allow.checkURL(u.base) != nil:
 		fail("allow", "does not list the host of url, "+u.base.Host+"; add it, or remove allow, which is for hosts that come from the record")
-	case u.base.Scheme == "http" && cmp.Or(p.CAFile, p.CertFile, p.KeyFile) != "":
+	case u.base.Scheme == "http" && cmp.Or(c.CAFile, c.CertFile, c.KeyFile) != "":
 		fail("url", "ca_file, client_cert and client_key are of no use with http://; write https:// or remove them")
 	}
-	p.url = u
+	c.url = u
 }
 
-// reserved are the headers that the program sets itself, or that would break
-// the request; and all that begin with Webhook- and Backlog-.
+// reserved are the headers that the program sets itself or that would break the request. All
+// that begin with Webhook- and Backlog- are reserved as well.
 var reserved = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Idempotency-Key", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade",
 }
 
-func (p *plan) readHeaders(fail func(field, problem string)) {
-	p.headers = make(http.Header)
-	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+func (c *client) configureHeaders(fail func(field, problem string)) {
+	c.headers = make(http.Header)
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		field := "headers." + name
 		key := textproto.CanonicalMIMEHeaderKey(name)
-		value := strings.TrimSpace(p.Headers[name])
+		value := strings.TrimSpace(c.Headers[name])
 		switch {
 		case name == "" || strings.Trim(name, lettersAndDigits+"!#$%&'*+-.^_`|~") != "":
 			fail("headers", "a key that is no header, not shown as it may be secret; write Name: value")
-		case p.headers[key] != nil:
+		case c.headers[key] != nil:
 			fail(field, "is there twice, in other capitals; remove one")
 		case strings.HasPrefix(key, "Webhook-"), strings.HasPrefix(key, "Backlog-"), slices.Contains(reserved, key):
 			fail(field, "is set by the program itself; remove it")
-		case strings.ContainsFunc(value, notOfHeader):
+		case strings.ContainsFunc(value, invalidInHeader):
 			fail(field, "holds a line break or another character that no header has; remove it")
 		}
-		p.headers[key] = []string{value}
+		c.headers[key] = []string{value}
 	}
-	usual := http.Header{"User-Agent": {"backlog/1"}}
-	if !p.bodiless {
-		usual.Set("Content-Type", "application/json")
+	defaults := http.Header{"User-Agent": {"backlog/1"}}
+	if !c.bodiless {
+		defaults.Set("Content-Type", "application/json")
 	}
-	if p.url != nil && p.url.base.User != nil {
-		password, _ := p.url.base.User.Password()
-		(&http.Request{Header: usual}).SetBasicAuth(p.url.base.User.Username(), password)
-		if p.headers["Authorization"] != nil {
+	if c.url != nil && c.url.base.User != nil {
+		password, _ := c.url.base.User.Password()
+		(&http.Request{Header: defaults}).SetBasicAuth(c.url.base.User.Username(), password)
+		if c.headers["Authorization"] != nil {
 			fail("url", "has a user, and headers have an Authorization; remove one")
 		}
 	}
-	maps.Copy(usual, p.headers)
-	p.headers = usual
+	maps.Copy(defaults, c.headers)
+	c.headers = defaults
 }
 
-func notOfHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+// invalidInHeader reports whether no header may contain r.
+func invalidInHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-func (p *plan) readStatuses(fail func(field, problem string)) {
-	for at, list := range [][]Status{p.Success, p.Reject} {
+func (c *client) configureStatuses(fail func(field, problem string)) {
+	checkRange := func(field string, list []Status) {
 		for i, status := range list {
 			if status.From < 200 || status.To > 599 {
-				fail(fmt.Sprintf("%s[%d]", []string{"success", "reject"}[at], i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
+				fail(fmt.Sprintf("%s[%d]", field, i), "must be from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
 			}
 		}
 	}
-	if p.Success != nil && len(p.Success) == 0 {
+	checkRange("success", c.Success)
+	checkRange("reject", c.Reject)
+	if c.Success != nil && len(c.Success) == 0 {
 		fail("success", "is an empty list; name at least one or remove it")
 	}
-	p.success, p.reject = p.Success, p.Reject
-	field, other := "reject", "success"
-	if p.Success == nil {
-		p.success = []Status{{200, 299}}
+	c.success = c.Success
+	c.reject = c.Reject
+	// A default is not to blame for an overlap: the other setting is.
+	field := "reject"
+	other := "success"
+	if c.Success == nil {
+		c.success = []Status{{200, 299}}
 	}
-	if p.Reject == nil {
-		p.reject = []Status{{http.StatusGone, http.StatusGone}}
-		field, other = other, field
+	if c.Reject == nil {
+		c.reject = []Status{{http.StatusGone, http.StatusGone}}
+		field = "success"
+		other = "reject"
 	}
 	for n := 200; n <= 599; n++ {
-		if has(p.success, n) && has(p.reject, n) {
+		if contains(c.success, n) && contains(c.reject, n) {
 			fail(field, fmt.Sprintf("status %d is in %s too; give both, each its own (default: success 2xx, reject 410)", n, other))
 			return
 		}
 	}
 }
 
-// secretPrefix says of a text that it is a secret of Standard Webhooks.
+// secretPrefix begins every secret of Standard Webhooks.
 const secretPrefix = "whsec_"
 
-// parseSecret returns the key in a secret. Its error shows nothing of it.
+// parseSecret decodes a secret into the key. Its error shows nothing of the secret.
 func parseSecret(text string) ([]byte, error) {
 	coded, ok := strings.CutPrefix(strings.TrimSpace(text), secretPrefix)
 	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
@@ -220,157 +230,157 @@ func parseSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Handler sends each record to a web server: a webhook.
+// A Handler sends each record to a web server.
 //
-// The body is the JSON object of [backlog.Record.ColumnsJSON]; GET and HEAD send
-// none. The headers, beside Headers, are
+// The body is the JSON object of [backlog.Record.ColumnsJSON]; GET and HEAD have none. The
+// request has Settings.Headers and
 //
-//	Content-Type        application/json, unless Headers has another
-//	User-Agent          backlog/1, unless Headers has another
-//	webhook-id          the same for every attempt on a record, and for no other record;
-//	                    under the refresh policy each attempt has its own
-//	Idempotency-Key     the same
+//	Content-Type        application/json, unless Settings.Headers has another
+//	User-Agent          backlog/1, unless Settings.Headers has another
+//	webhook-id          the same for every attempt on a record, and different for every
+//	                    other record; under the refresh policy different for every attempt
+//	Idempotency-Key     the same as webhook-id
 //	Backlog-Attempt-Id  unique to this attempt
-//	Backlog-Tier        the tier or max age whose pass took the record
+//	Backlog-Tier        the tier or max age of the pass
 //	webhook-timestamp   Unix seconds, if there are secrets
-//	webhook-signature   one v1 signature for each of them: Standard Webhooks 1.0
+//	webhook-signature   one v1 signature for each secret: Standard Webhooks 1.0
 //
 // under the refresh policy also Backlog-Attempt-Uid, Backlog-Attempt-No and
-// Backlog-Attempt-Deadline, and, where it is told of a dead record
-// ([backlog.Engine.OnDead]), Backlog-Reason, Backlog-Error and, under that policy,
-// Backlog-Disabled-Reason. Texts in headers are percent-escaped where they are not
-// printable ASCII, and 1 KiB at most.
+// Backlog-Attempt-Deadline, and for a dead record ([backlog.Engine.OnDead]) also
+// Backlog-Reason, Backlog-Error and, under that policy, Backlog-Disabled-Reason. Texts in
+// headers are percent-escaped where they are not printable ASCII, and 1 KiB at most.
 //
-// A request is sent once per attempt, but again, the same, where a connection
-// that had been used before ends without a byte of an answer. Redirects are not
-// followed. Proxies are taken from the environment (HTTPS_PROXY and the like),
-// unless the record decides about the host.
+// A request is sent once for each attempt. Only if a connection that was used before ends
+// without a byte of an answer is the same request sent again. Redirects are not followed.
+// Proxies are taken from the environment (HTTPS_PROXY and the like), unless the host comes
+// from the record.
 //
-// Methods may be called concurrently. An Handler must not be copied or changed
-// after the first call.
+// Methods may be called concurrently. A Handler must not be copied or changed after the first
+// call.
 type Handler struct {
 	Settings
 
-	Source      string           // part of webhook-id: the name of the table
-	Concurrency int              // calls at a time for which connections are kept; 0: 4
+	Source      string           // the name of the table, a part of webhook-id
+	Concurrency int              // how many idle connections are kept; 0: 4
 	Now         func() time.Time // nil: time.Now
-	Log         *slog.Logger     // gets what is sent and received, at DEBUG; nil: none
+	Log         *slog.Logger     // logs requests and answers at DEBUG, without secrets; nil: no log
 
-	mu   sync.Mutex
-	made *plan // nil until the configuration has proved good
+	mu     sync.Mutex
+	cached *client // nil until the configuration is valid
 }
 
 var _ backlog.ConfiguredHandler = (*Handler)(nil)
 
-// Prepare reports what is wrong with the configuration and the files that it
-// names, with a hint. Unlike Check it touches no network, so that it may be
-// asked while the service is down.
+// Prepare returns what is wrong with the configuration and the files that it names, with a
+// hint. Unlike Check it uses no network, so that it works while the service is down.
 func (h *Handler) Prepare() error {
 	_, _, err := h.ready()
 	return err
 }
 
-// ready returns the plan, and the keys to sign with.
-func (h *Handler) ready() (p *plan, keys [][]byte, err error) {
-	if p, err = h.plan(); err == nil {
-		keys, err = p.keys()
+// ready returns the client and the keys that sign requests.
+func (h *Handler) ready() (c *client, keys [][]byte, err error) {
+	c, err = h.client()
+	if err == nil {
+		keys, err = c.keys()
 	}
-	return p, keys, err
+	return c, keys, err
 }
 
-// Describe implements [backlog.ConfiguredHandler]. It asks for the columns in the URL.
+// Describe implements [backlog.ConfiguredHandler]. Its Columns are those in the URL.
 func (h *Handler) Describe() backlog.Description {
-	columns, _ := setting.Columns(h.URL) // Prepare reports an error
+	columns, _ := setting.Columns(h.URL) // Prepare has returned the error
 	return backlog.Description{MaxPause: h.MaxPause, Columns: columns, Checked: h.checked()}
 }
 
 // Handle sends r and waits for the answer.
 //
-// A status of Success is a success, one of Reject a [backlog.Reject], 429 and
-// 503 with a sensible Retry-After a [backlog.RetryAfter], all else an error:
-// its text is the status and the beginning of what came with it, about 2 KiB
-// at most. Under a refresh policy that keeps UIDs, 202 is [backlog.Accepted]
-// unless Success was given and names it. If ctx ended the attempt, the error wraps context.Cause(ctx), and its
-// text begins with the cause's. What is wrong with the configuration is
-// [backlog.Unstarted]; a host that cannot be reached is not.
+// A status of Success is a success, one of Reject a [backlog.Reject], 429 and 503 with a valid
+// Retry-After a [backlog.RetryAfter]. Under a refresh policy that keeps UIDs, 202 is
+// [backlog.Accepted] unless Success was given and names it. Every other status is an error,
+// whose text is the status and the beginning of the body, about 2 KiB at most.
 //
-// No error shows more of the URL than scheme and host, or what Headers and
-// secrets hold. Where the server repeats such a thing, it is shown as ***.
+// If ctx ended the attempt, the error wraps context.Cause(ctx), and its text begins with the
+// text of the cause. A wrong configuration is [backlog.Unstarted]; a host that cannot be reached
+// is not.
+//
+// Of the URL an error shows at most scheme and host, of headers and secrets nothing. Where the
+// server's answer repeats such a text, the error has *** instead.
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	p, keys, err := h.ready()
+	c, keys, err := h.ready()
 	if err != nil {
 		return backlog.Unstarted(err)
 	}
-	req, body, err := p.request(ctx, r, keys, p.now())
+	req, body, err := c.request(ctx, r, keys, c.now())
 	if err != nil {
 		return err
 	}
-	resp, err := p.transport.RoundTrip(req) // not a Client: no redirects, no cookies
+	resp, err := c.transport.RoundTrip(req) // an http.Client would follow redirects
 	if err != nil {
-		err = p.unanswered(ctx, req, err)
-		backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), err.Error() })
+		err = c.noResponse(ctx, req, err)
+		backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return c.showRequest(req, body), err.Error() })
 		return err
 	}
-	text := readAnswer(resp)
-	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return p.showRequest(req, body), p.showAnswer(resp, text) })
-	return p.outcome(r, resp, text, p.now())
+	text := readBody(resp)
+	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) { return c.showRequest(req, body), c.showResponse(resp, text) })
+	return c.outcome(r, resp, text, c.now())
 }
 
-// plan returns what the configuration comes to. A bad one is looked at again
-// with the next call: its files may have been mended.
-func (h *Handler) plan() (*plan, error) {
+// client returns the client for the configuration. After an error the next call makes it
+// anew, since a wrong file may have been corrected.
+func (h *Handler) client() (*client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.made == nil {
-		p, err := newPlan(h)
+	if h.cached == nil {
+		c, err := newClient(h)
 		if err != nil {
 			return nil, fmt.Errorf("http: %w", err)
 		}
-		h.made = p
+		h.cached = c
 	}
-	return h.made, nil
+	return h.cached, nil
 }
 
-// A plan is what the configuration comes to. It is immutable.
-type plan struct {
+// A client is everything that follows from the configuration. It is immutable.
+type client struct {
 	*Settings
 	url             *urlTemplate
 	method          string
-	bodiless        bool
-	headers         http.Header // the configured ones and those that never change
+	bodiless        bool        // the method has no body
+	headers         http.Header // those that are the same in every request
 	source          string
 	now             func() time.Time
 	success, reject []Status // with defaults
 
-	fixed     [][]byte // keys
-	allow     allowList
-	transport *http.Transport
-	hide      *strings.Replacer // of secrets in what the server says
+	literalKeys [][]byte // the keys of Secrets
+	allow       allowList
+	transport   *http.Transport
+	redact      *strings.Replacer // replaces secrets in what the server says
 }
 
-func newPlan(h *Handler) (*plan, error) {
-	p := &plan{Settings: &h.Settings, source: h.Source, now: h.Now}
-	if p.now == nil {
-		p.now = time.Now
+func newClient(h *Handler) (*client, error) {
+	c := &client{Settings: &h.Settings, source: h.Source, now: h.Now}
+	if c.now == nil {
+		c.now = time.Now
 	}
-	err := mapping.FirstProblem(p.read)
+	err := mapping.FirstProblem(c.configure)
 	if h.URL == "" {
 		err = errors.New("url: is empty" + exampleURL)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.hide = p.hider()
-	return p, p.setTransport(h)
+	c.redact = c.newRedactor()
+	return c, c.setTransport(h)
 }
 
-// keys returns the keys to sign with; files are read as they are now.
-func (p *plan) keys() ([][]byte, error) {
-	keys := slices.Clip(p.fixed)
-	for _, path := range p.SecretFiles {
+// keys returns the keys that sign requests. It reads the secret files anew.
+func (c *client) keys() ([][]byte, error) {
+	keys := slices.Clip(c.literalKeys)
+	for _, path := range c.SecretFiles {
 		text, err := setting.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("http: secret_file: %w; correct the path or the permissions", err)

@@ -22,41 +22,43 @@ import (
 	"backlog/backlog/handler/setting"
 )
 
-// request makes the request for an attempt on r. What is wrong is wrong with
-// the record.
-func (p *plan) request(ctx context.Context, r *backlog.Record, keys [][]byte, now time.Time) (*http.Request, []byte, error) {
-	u, err := p.url.expand(r)
+// request returns the request for an attempt on r, and its body. An error is the record's
+// fault.
+func (c *client) request(ctx context.Context, r *backlog.Record, keys [][]byte, now time.Time) (*http.Request, []byte, error) {
+	u, err := c.url.expand(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.url.free {
-		if err := p.allow.target(u); err != nil {
+	if c.url.hostFromRecord {
+		if err := c.allow.checkURL(u); err != nil {
 			return nil, nil, fmt.Errorf("url: %w", err)
 		}
 	}
 	var body []byte
-	if !p.bodiless {
+	if !c.bodiless {
 		if body, err = r.ColumnsJSON(); err != nil {
 			return nil, nil, err
 		}
 	}
-	req, _ := http.NewRequestWithContext(ctx, p.method, "", bytes.NewReader(body)) // with one of our methods
-	req.URL, req.Header = u, p.header(r, keys, body, now)
+	req, _ := http.NewRequestWithContext(ctx, c.method, "", bytes.NewReader(body)) // fails only for an invalid method
+	req.URL = u
+	req.Header = c.header(r, keys, body, now)
 	return req, body, nil
 }
 
-func (p *plan) header(r *backlog.Record, keys [][]byte, body []byte, now time.Time) http.Header {
-	h := maps.Clone(p.headers)
-	id := recordID(p.source, r)
-	// Spelled so, it is net/http's leave to send the request again where a
-	// connection that had been used before ends without a byte of an answer:
-	// mostly the server had closed it before the request came.
+// header returns the headers of a request: the constant ones and what describes this attempt.
+func (c *client) header(r *backlog.Record, keys [][]byte, body []byte, now time.Time) http.Header {
+	h := maps.Clone(c.headers)
+	id := recordID(c.source, r)
+	// This header, in this spelling, allows net/http to send the request again if a
+	// connection that was used before ends without a byte of an answer: most often the
+	// server had closed it before the request arrived.
 	h["Idempotency-Key"] = []string{id}
 	h["Webhook-Id"] = []string{id}
 	names, values := r.HandlerFields()
 	for i, name := range names {
 		switch name {
-		case "id", "status", "inserted": // the body may have them
+		case "id", "status", "inserted": // these are columns, which the body may have
 			continue
 		case "deadline":
 			name = "attempt_deadline"
@@ -86,17 +88,16 @@ func signature(keys [][]byte, id, timestamp string, body []byte) string {
 	return strings.Join(all, " ")
 }
 
-// maxID is the longest id that is written out.
+// maxID is the longest id that is not replaced by its hash.
 const maxID = 128
 
-// recordID returns an id of the record that no other record of any source has:
-// source and key, escaped to letters, digits and -_/%~; only a hash of them if
-// that is long. An id of a dead record says so, since to be told of its death
-// is not what its handler was told.
+// recordID returns an id that no other record of any source has: source and key, escaped to
+// letters, digits and -_/%~, or their hash if that is too long. The notification about a dead
+// record has an id of its own: a receiver must not take it for an attempt on the record.
 func recordID(source string, r *backlog.Record) string {
 	id := identityOf(source, r)
 	if f := r.Memory; f != nil && f.UID != "" {
-		id += "~" + escapeID(f.UID) // the record is to be processed anew, not once
+		id += "~" + escapeID(f.UID) // each attempt is to be processed
 	}
 	if len(id) > maxID {
 		sum := sha256.Sum256([]byte(id))
@@ -108,8 +109,7 @@ func recordID(source string, r *backlog.Record) string {
 	return id
 }
 
-// identityOf returns what names the record: the source and its key, or what the record
-// says of itself.
+// identityOf returns the record's own identity, or else the source and its key.
 func identityOf(source string, r *backlog.Record) string {
 	if r.Identity != nil {
 		parts := make([]string, len(r.Identity))
@@ -120,14 +120,15 @@ func identityOf(source string, r *backlog.Record) string {
 	}
 	id := escapeID(source)
 	for i := range r.Key.Len() {
-		id += "/" + idOf(r.Key.Part(i))
+		id += "/" + keyPartID(r.Key.Part(i))
 	}
 	return id
 }
 
-// idOf returns a part of a key. What is text, but would look like a number, or
-// is neither, has a mark.
-func idOf(part any) string {
+// keyPartID returns a part of a key as a part of an id. A text that looks like a number gets
+// a prefix, and so does everything that is neither text nor number: different keys have
+// different ids.
+func keyPartID(part any) string {
 	switch part := part.(type) {
 	case int64:
 		return strconv.FormatInt(part, 10)
@@ -146,12 +147,12 @@ func idOf(part any) string {
 
 const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// escapeID escapes all but letters, digits, - and _.
+// escapeID percent-escapes all bytes but letters, digits, - and _.
 func escapeID(s string) string {
 	return escape(s, func(c byte) bool { return strings.IndexByte(lettersAndDigits+"-_", c) >= 0 })
 }
 
-// escape percent-escapes the bytes that are not to be kept.
+// escape percent-escapes the bytes for which keep returns false.
 func escape(s string, keep func(byte) bool) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -164,16 +165,16 @@ func escape(s string, keep func(byte) bool) string {
 	return b.String()
 }
 
-// maxHeader is the most bytes of a text in a header.
+// maxHeader is how much of a text is put into a header, in bytes.
 const maxHeader = 1 << 10
 
-// headerText returns a text as a header can hold it: printable ASCII, all else
-// and the percent sign percent-escaped, cut between two letters.
+// headerText returns a text as a header can hold it: everything but printable ASCII, and the
+// percent sign, is percent-escaped. A long text is cut between two characters.
 func headerText(s string) string {
 	s = strings.TrimSpace(s)
 	var b strings.Builder
 	for _, r := range s { // U+FFFD for what is not UTF-8
-		t := escape(string(r), isPlain)
+		t := escape(string(r), isPlainInHeader)
 		if b.Len()+len(t) > maxHeader {
 			break
 		}
@@ -182,33 +183,33 @@ func headerText(s string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// isPlain reports whether a byte of a header is not escaped.
-func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' }
+// isPlainInHeader reports whether a byte of a header needs no escape.
+func isPlainInHeader(c byte) bool { return c >= ' ' && c < 0x7f && c != '%' }
 
 // A urlTemplate is a URL in which {column} stands for a record's value, and {{
 // and }} for braces. It is immutable.
 type urlTemplate struct {
-	text    string
-	columns []string // in the order of the text
-	base    *url.URL // with standIn in place of each column
-	free    bool     // the record decides about the host
+	text           string
+	columns        []string // in the order of the text
+	base           *url.URL // with placeholder in place of each column
+	hostFromRecord bool     // a column is in the host or the port, or is the whole URL
 }
 
-// standIn is good as a name, a port and anything else, and hardly ever a value.
-const standIn = "0"
+// placeholder is valid everywhere in a URL, as a host and as a port too.
+const placeholder = "0"
 
 const exampleURL = "; write one such as https://example.com/orders"
 
-// parseTemplate parses a template. Its errors show nothing of the URL but the
-// names of columns: there may be a password in it.
+// parseTemplate parses a template. Of the URL, which may hold a password, its errors show only
+// the names of columns.
 func parseTemplate(text string) (*urlTemplate, error) {
 	t := &urlTemplate{text: text}
 	example, err := setting.Fill(text, func(name, before string) (string, error) {
 		t.columns = append(t.columns, name)
-		t.free = t.free || placeOf(before) == 0
+		t.hostFromRecord = t.hostFromRecord || partAfter(before) == inAuthority
 		switch {
 		case text == "{"+name+"}":
-			return "https://" + standIn, nil
+			return "https://" + placeholder, nil
 		case before == "":
 			return "", errors.New("begins with a {column}, which must be the whole url or stand behind https://" + exampleURL)
 		case isDots(before[strings.LastIndexByte(before, '/')+1:]):
@@ -216,7 +217,7 @@ func parseTemplate(text string) (*urlTemplate, error) {
 		case strings.Contains(before[max(0, len(before)-2):], "%"):
 			return "", fmt.Errorf("has a %% right before {%s}, which would complete an escape; write %%25 for the character itself", name)
 		}
-		return standIn, nil
+		return placeholder, nil
 	})
 	switch {
 	case err != nil:
@@ -224,33 +225,41 @@ func parseTemplate(text string) (*urlTemplate, error) {
 	case strings.Contains(example, "#"):
 		return nil, errors.New("has a part behind #, which no service is sent; remove it")
 	}
-	if t.base, err = parseURL(example); err == nil && t.free && t.base.User != nil {
+	t.base, err = parseURL(example)
+	if err == nil && t.hostFromRecord && t.base.User != nil {
 		err = errors.New("has a user and a host from the record, which anybody's server could be; give credentials in headers, if every host may see them")
 	}
 	return t, err
 }
 
-// placeOf returns where a value is that stands behind this part of a URL, which decides
-// how it is escaped: '?' in the query, '/' in the path, 0 in the authority, host and port,
-// or where it is all of the URL.
-func placeOf(before string) byte {
+// A urlPart is a part of a URL, which decides how a value in it is escaped.
+type urlPart byte
+
+const (
+	inAuthority urlPart = iota // host and port; also a value that is the whole URL
+	inPath
+	inQuery
+)
+
+// partAfter returns the part of the URL to which a value after the text before belongs.
+func partAfter(before string) urlPart {
 	_, rest, _ := strings.Cut(before, "://")
-	for _, c := range []byte("?/") {
-		if strings.IndexByte(rest, c) >= 0 {
-			return c
-		}
+	switch {
+	case strings.Contains(rest, "?"):
+		return inQuery
+	case strings.Contains(rest, "/"):
+		return inPath
 	}
-	return 0
+	return inAuthority
 }
 
-// parseURL parses a complete URL of a web server. Its errors show nothing of
-// it.
+// parseURL parses a complete http or https URL. Its errors show nothing of it.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil: // its text would show the URL
 		return nil, errors.New("is no URL" + exampleURL)
-	case usualPorts[u.Scheme] == "" || u.Hostname() == "":
+	case defaultPorts[u.Scheme] == "" || u.Hostname() == "":
 		return nil, errors.New("must begin with http:// or https:// and a host" + exampleURL)
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r >= 0x80 }):
 		return nil, errors.New("has a host with letters beyond ASCII; write its xn-- form")
@@ -259,21 +268,22 @@ func parseURL(text string) (*url.URL, error) {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || len(port) > len("65535") {
 		return nil, errors.New("has a port beyond 65535; correct it")
 	}
-	u.Fragment, u.RawFragment = "", ""
-	// url.Parse leaves what may not stand in a query at all.
+	u.Fragment = ""
+	u.RawFragment = ""
+	// url.Parse accepts characters in the query that are not allowed there.
 	u.RawQuery = escape(u.RawQuery, func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"<>`, c) < 0 })
 	return u, nil
 }
 
-var usualPorts = map[string]string{"http": "80", "https": "443"}
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// portOf returns the port of a URL of a web server.
+// portOf returns the port of an http or https URL, the default one if it names none.
 func portOf(u *url.URL) string {
-	return cmp.Or(u.Port(), usualPorts[u.Scheme])
+	return cmp.Or(u.Port(), defaultPorts[u.Scheme])
 }
 
-// expand returns the URL for r. What is wrong is wrong with the record. The
-// URL must not be changed.
+// expand returns the URL for r, which the caller must not change. An error is the record's
+// fault.
 func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 	if len(t.columns) == 0 {
 		return t.base, nil
@@ -283,15 +293,17 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 		if err != nil || null {
 			return "", cmp.Or(err, fmt.Errorf("column %s is NULL", name))
 		}
-		switch place := placeOf(before); {
-		case place == '/':
-			value, err = url.PathEscape(value), stays(name, value, before)
-		case place == '?':
-			value = url.QueryEscape(value)
-		case before != "" && (value == "" || strings.ContainsFunc(value, notOfHost)):
-			err = fmt.Errorf("column %s holds what no host can be named", name)
+		switch partAfter(before) {
+		case inPath:
+			return url.PathEscape(value), checkPathValue(name, value, before)
+		case inQuery:
+			return url.QueryEscape(value), nil
 		}
-		return value, err
+		wholeURL := before == ""
+		if !wholeURL && (value == "" || strings.ContainsFunc(value, invalidInHost)) {
+			return "", fmt.Errorf("column %s holds what no host can be named", name)
+		}
+		return value, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
@@ -302,32 +314,34 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 		return nil, fmt.Errorf("the url from the record %w", err)
 	case t.text[0] == '{' && u.User != nil:
 		return nil, errors.New("the url from the record has a user in it, which is not allowed")
-	case !t.free && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
-		return nil, errors.New("the url from the record leads to another host") // a fence: values are escaped
+	case !t.hostFromRecord && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
+		return nil, errors.New("the url from the record leads to another host") // a second line of defence: values are escaped
 	}
 	return u, nil
 }
 
-// stays refuses a value that would make a step to somewhere else in a path. Escaping
-// does not help: servers take %2E%2E for two dots, and some of them ..%2F for a step.
-func stays(column, value, before string) error {
+// checkPathValue returns an error for a value that would lead to another place in the path,
+// such as "..". Escaping does not help: servers take %2E%2E for two dots, and some take ..%2F
+// for a step up.
+func checkPathValue(column, value, before string) error {
 	if value == "" && strings.HasSuffix(before, "/") {
 		return fmt.Errorf("column %s is empty, which would make it another path", column)
 	}
-	for _, s := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }) {
-		if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." {
-			return fmt.Errorf("column %s would lead out of the path, by %q", column, s)
+	for _, segment := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }) {
+		name, _, _ := strings.Cut(segment, ";") // without parameters
+		if name == "." || name == ".." {
+			return fmt.Errorf("column %s would lead out of the path, by %q", column, name)
 		}
 	}
 	return nil
 }
 
-// isDots reports whether the beginning of a piece of a path is dots alone.
+// isDots reports whether the beginning of a path segment, escaped or not, is nothing but dots.
 func isDots(s string) bool {
 	plain, _ := url.PathUnescape(s)
 	return plain != "" && strings.Trim(plain, ".") == ""
 }
 
-// notOfHost reports whether a value in a host, with its port perhaps, may not
-// have r: letters, digits and -_. may be in names, :[] in addresses.
-func notOfHost(r rune) bool { return !strings.ContainsRune(lettersAndDigits+"-_.:[]", r) }
+// invalidInHost reports whether r may not be in a host with or without a port: names have
+// letters, digits and -_. only, addresses also :[].
+func invalidInHost(r rune) bool { return !strings.ContainsRune(lettersAndDigits+"-_.:[]", r) }

@@ -76,7 +76,7 @@ func TestSecretFileIsReadAgainWhenChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := &plan{Settings: &Settings{SecretFiles: []string{path}}}
+	p := &client{Settings: &Settings{SecretFiles: []string{path}}}
 	want := func(n int, problem string) {
 		t.Helper()
 		keys, err := p.keys()

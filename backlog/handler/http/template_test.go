@@ -173,7 +173,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if usualPorts[u.Scheme] == "" {
+		if defaultPorts[u.Scheme] == "" {
 			t.Fatalf("%s: got the scheme %q", u, u.Scheme)
 		}
 		if u.Hostname() == "" {
@@ -182,7 +182,7 @@ func FuzzTemplate(f *testing.F) {
 		if tmpl.text[0] == '{' && u.User != nil {
 			t.Fatalf("%s: a url that comes from the record has a user", u)
 		}
-		if tmpl.free {
+		if tmpl.hostFromRecord {
 			return
 		}
 		if u.Host != tmpl.base.Host || u.Scheme != tmpl.base.Scheme || u.User.String() != tmpl.base.User.String() {
