@@ -18,34 +18,35 @@ import (
 	"backlog/backlog/mapping"
 )
 
-// Handler sends a mail for each record that it is told of ([backlog.Engine.OnDead]).
-// Where the server does not take it at once it is tried twice more, unless the
-// server says that it never will. It may be sent twice where the answer to it is lost.
+// A Handler sends one mail for each record. It is meant for dead records, as
+// [backlog.Engine.OnDead]. A mail that the server does not take is tried up to
+// three times; a permanent refusal ends the tries. If the server's answer is lost, the mail
+// may be sent twice.
 //
 // Methods may be called concurrently. A Handler must not be changed after the first
 // call.
 type Handler struct {
 	Settings
 
-	Log *slog.Logger // gets to whom what was sent, at DEBUG; nil: none
+	Log *slog.Logger // logs recipient and subject of each mail at DEBUG; nil: no log
 }
 
 var _ backlog.ConfiguredHandler = (*Handler)(nil)
 
 const (
-	tries     = 3
-	tryAgain  = time.Second      // after a failed try
-	speakTime = 15 * time.Second // for a server to answer
+	maxTries      = 3
+	retryPause    = time.Second      // after a failed try
+	serverTimeout = 15 * time.Second // for each answer of the server
 )
 
-// Prepare reports what is wrong with the settings and the file that they name, with a
-// hint. Unlike Check it touches no network.
+// Prepare returns what is wrong with the settings and the file that they name, with a hint.
+// Unlike Check it uses no network.
 func (h *Handler) Prepare() error {
 	_, err := h.client()
 	return err
 }
 
-// Check reports what would keep mails from being sent: it connects and logs in.
+// Check connects to the server, logs in, and returns why mails could not be sent.
 func (h *Handler) Check(ctx context.Context) error {
 	c, err := h.client()
 	if err != nil {
@@ -57,17 +58,17 @@ func (h *Handler) Check(ctx context.Context) error {
 	return c.Close()
 }
 
-// Describe implements [backlog.ConfiguredHandler]. It asks for the columns that mails need.
+// Describe implements [backlog.ConfiguredHandler]. Its Columns are those that mails need.
 func (h *Handler) Describe() backlog.Description {
-	u, _ := h.server() // Prepare reports an error, of the texts too
-	names, _ := setting.Columns(strings.Join(h.texts(), " "))
+	u, _ := h.server() // Prepare has returned the errors of URL and texts
+	names, _ := setting.Columns(h.To + " " + h.Subject + " " + h.Text)
 	return backlog.Description{
-		Columns: slices.DeleteFunc(names, func(name string) bool { return slices.Contains(own, name) }),
+		Columns: slices.DeleteFunc(names, func(name string) bool { return slices.Contains(builtin, name) }),
 		Checked: u.Scheme + "://" + u.Host + " takes connections",
 	}
 }
 
-// Handle sends the mail for r.
+// Handle sends the mail for r and returns nil when the server has taken it.
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	message, err := h.message(r)
 	if err != nil {
@@ -79,11 +80,10 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	}
 	for try := 1; ; try++ {
 		err = send(ctx, c, message)
-		var said *mail.SendError
-		if err == nil || try == tries || ctx.Err() != nil || errors.As(err, &said) && said.ErrorCode() >= 500 {
+		if err == nil || try == maxTries || ctx.Err() != nil || isPermanent(err) {
 			break
 		}
-		backlog.Sleep(ctx, tryAgain)
+		backlog.Sleep(ctx, retryPause)
 	}
 	backlog.LogExchange(ctx, h.Log, r, func() (sent, got string) {
 		sent = strings.Join(message.GetToString(), ", ") + ": " + strings.Join(message.GetGenHeader(mail.HeaderSubject), " ")
@@ -98,19 +98,25 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	return nil
 }
 
-// send tries once. go-mail looks at its own deadlines only once it has connected: what
-// is under way when ctx is done is left to them.
+// isPermanent reports whether the server has said that it will never take the mail.
+func isPermanent(err error) bool {
+	refusal, ok := errors.AsType[*mail.SendError](err)
+	return ok && refusal.ErrorCode() >= 500
+}
+
+// send tries once, and returns soon after ctx is done. go-mail heeds ctx only while it
+// connects; what is still running then ends by serverTimeout.
 func send(ctx context.Context, c *mail.Client, m *mail.Msg) error {
-	end := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		err := c.DialAndSendWithContext(ctx, m)
 		if m.IsDelivered() {
-			err = nil // what came behind does not matter
+			err = nil // an error after the delivery does not matter
 		}
-		end <- err
+		done <- err
 	}()
 	select {
-	case err := <-end:
+	case err := <-done:
 		if err == nil || ctx.Err() == nil {
 			return err
 		}
@@ -119,36 +125,42 @@ func send(ctx context.Context, c *mail.Client, m *mail.Msg) error {
 	return context.Cause(ctx)
 }
 
-// message returns the mail for r. What is wrong is wrong with the record.
-func (h *Handler) message(r *backlog.Record) (m *mail.Msg, err error) {
-	var texts [3]string
-	for i, text := range h.texts() {
-		if texts[i], err = expand(text, r); err != nil {
-			return nil, err
-		}
+// message returns the mail for r. An error is the record's fault.
+func (h *Handler) message(r *backlog.Record) (*mail.Msg, error) {
+	recipient, err := expand(h.To, r)
+	if err != nil {
+		return nil, err
 	}
-	to, err := address(texts[0])
+	subject, err := expand(h.Subject, r)
+	if err != nil {
+		return nil, err
+	}
+	text, err := expand(h.Text, r)
+	if err != nil {
+		return nil, err
+	}
+	to, err := address(recipient)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("to: %w", err)
-	case strings.ContainsFunc(texts[1], isControl):
+	case strings.ContainsFunc(subject, isControl):
 		return nil, errors.New("subject: a value in it has a line break or the like, and a subject is one line; no mail is sent")
 	}
-	m = mail.NewMsg(mail.WithNoDefaultUserAgent())
+	m := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	if err := m.From(h.From); err != nil {
 		return nil, fmt.Errorf("from: %w", err)
 	}
 	m.ToMailAddress(to)
-	m.Subject(texts[1])
-	m.SetBodyString(mail.TypeTextPlain, texts[2])
+	m.Subject(subject)
+	m.SetBodyString(mail.TypeTextPlain, text)
 	m.SetDate()
 	_, domain, _ := strings.Cut(m.GetFrom()[0].Address, "@")
-	m.SetMessageIDWithValue(r.AttemptID + "@" + domain) // the same if it is sent twice
-	m.SetGenHeader("Auto-Submitted", "auto-generated")  // nobody's vacation answers it
+	m.SetMessageIDWithValue(r.AttemptID + "@" + domain) // the same for each try
+	m.SetGenHeader("Auto-Submitted", "auto-generated")  // keeps vacation replies away
 	return m, nil
 }
 
-// client returns what speaks to the server, or what is wrong with the settings.
+// client returns an SMTP client for the server, or what is wrong with the settings.
 func (h *Handler) client() (*mail.Client, error) {
 	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
@@ -164,7 +176,7 @@ func (h *Handler) client() (*mail.Client, error) {
 	secure := &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	port, _ := strconv.Atoi(u.Port())
 	options := []mail.Option{
-		mail.WithPort(port), mail.WithTimeout(speakTime), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory),
+		mail.WithPort(port), mail.WithTimeout(serverTimeout), mail.WithTLSConfig(secure), mail.WithTLSPolicy(mail.TLSMandatory),
 	}
 	switch {
 	case u.Scheme == "smtps":

@@ -17,10 +17,10 @@ func TestConn(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		c := conn{near}
+		c := timeoutConn{near}
 		go func() {
 			for range 5 {
-				time.Sleep(wait - time.Second)
+				time.Sleep(ioTimeout - time.Second)
 				_, _ = far.Write([]byte("x"))
 			}
 		}()
@@ -28,7 +28,7 @@ func TestConn(t *testing.T) {
 			t.Error(err)
 		}
 		began := time.Now()
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != wait {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != ioTimeout {
 			t.Errorf("silence: %v after %v", err, time.Since(began))
 		}
 		if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,5 +1,5 @@
-// Package redis hands records over to workers by lists in a Redis, and hears of them
-// again by others.
+// Package redis is the handler that hands records over to workers through Redis lists: it
+// pushes a request to one list, and the workers push their answers to another.
 package redis
 
 import (
@@ -25,23 +25,23 @@ import (
 	"backlog/backlog/mapping"
 )
 
-// Settings are what the configuration says of the lists. URL may hold a password and
-// must not be printed.
+// Settings are the handler's part of the configuration file. URL may hold a password and must
+// not be printed.
 type Settings struct {
 	// URL is redis://user:password@host:port/database, or rediss:// with TLS.
 	URL string `yaml:"url,env" required:"redis://127.0.0.1:6379/0"`
 
-	// Input is the list that workers take requests from, Output the one that they
-	// put answers into. They have no default: two tables with the same lists would
-	// drop each other's answers.
+	// Input is the list from which workers take requests, Output the list to which they
+	// push answers. They have no default: two tables with the same lists would drop each
+	// other's answers.
 	Input  string `yaml:"input" required:"orders-input"`
 	Output string `yaml:"output" required:"orders-output"`
 
-	Fields  mapping.Names `yaml:"fields"`                                          // of requests and answers, in the order below
-	Columns []string      `yaml:"columns,names" want:"a column or a list of them"` // in a request; nil: all that records have
+	Fields  mapping.Names `yaml:"fields"`                                          // names of the fields of requests and answers; indexed by the constants below
+	Columns []string      `yaml:"columns,names" want:"a column or a list of them"` // of the record in a request; nil: all
 }
 
-// The fields of requests and answers that can have other names.
+// The indexes of Settings.Fields: the fields of requests and answers that can be renamed.
 const (
 	id = iota
 	attemptIn
@@ -50,7 +50,7 @@ const (
 	deadline
 )
 
-// badSuffix makes the name of the list for what is no answer.
+// badSuffix ends the name of the list to which items go that are not answers.
 const badSuffix = "-bad"
 
 // NewSettings returns the defaults.
@@ -58,7 +58,7 @@ func NewSettings() *Settings {
 	return &Settings{Fields: mapping.Names{{"id", "id"}, {"attempt_uid", "attempt_in"}, {"attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"}}}
 }
 
-// Check reports what is wrong with the settings, and nothing of what is secret.
+// Check calls fail with each problem of the settings. Its texts show no secret.
 func (s *Settings) Check(fail func(field, problem string)) {
 	if _, err := s.address(); err != nil && s.URL != "" {
 		fail("url", err.Error())
@@ -68,17 +68,20 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 	names := make(map[string]string)
 	for i, f := range s.Fields {
-		switch other, twice := names[f[0]]; {
-		case f[0] == "":
-			fail("fields."+f[1], "is empty; name a field")
-		case i == attemptOut: // of answers
-			if slices.Contains([]string{"type", "message", "error"}, f[0]) {
-				fail("fields."+f[1], f[0]+" is another field of answers; choose another name")
+		name := f[0]
+		key := f[1]
+		other, twice := names[name]
+		switch {
+		case name == "":
+			fail("fields."+key, "is empty; name a field")
+		case i == attemptOut: // the only field of answers; the others are fields of requests
+			if slices.Contains([]string{"type", "message", "error"}, name) {
+				fail("fields."+key, name+" is another field of answers; choose another name")
 			}
 		case twice:
-			fail("fields."+f[1], fmt.Sprintf("%s is the name of %s, too; choose another", mapping.Show(f[0]), other))
+			fail("fields."+key, fmt.Sprintf("%s is the name of %s, too; choose another", mapping.Show(name), other))
 		default:
-			names[f[0]] = f[1]
+			names[name] = key
 		}
 	}
 	for i, c := range s.Columns {
@@ -88,64 +91,68 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 }
 
-// address returns where the Redis is. Its error shows nothing of the URL.
+// address returns the host and port of the Redis. Its error shows nothing of the URL, which
+// may hold a password.
 func (s *Settings) address() (address string, err error) {
-	parse := func(_ context.Context, _, a string) (net.Conn, error) {
+	// redigo parses the URL only when it dials. This dialer keeps the address and fails.
+	record := func(_ context.Context, _, a string) (net.Conn, error) {
 		address = a
 		return nil, errors.New("it is not dialed")
 	}
-	if _, _ = redis.DialURL(s.URL, redis.DialContextFunc(parse)); address == "" || strings.Contains(s.URL, "?") {
+	_, _ = redis.DialURL(s.URL, redis.DialContextFunc(record))
+	if address == "" || strings.Contains(s.URL, "?") {
 		return "", errors.New("is no URL of a Redis; write one such as redis://user:${PASSWORD}@127.0.0.1:6379/0, or rediss:// for TLS; in a password @ is %40, / is %2F and so on")
 	}
 	return address, nil
 }
 
-// wait is how long a Redis may take to let somebody in, and to go on with an answer or with
-// reading.
-const wait = 3 * time.Second
+// ioTimeout bounds connecting, and each read and each write.
+const ioTimeout = 3 * time.Second
 
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: wait}).DialContext(ctx, network, address)
-	return conn{c}, err
+	c, err := (&net.Dialer{Timeout: ioTimeout}).DialContext(ctx, network, address)
+	return timeoutConn{c}, err
 }
 
-// A conn waits for each part of what is read or written. redigo has a time for the whole, for
-// which a hundred long answers may be too long.
-type conn struct{ net.Conn }
+// A timeoutConn gives each Read and each Write ioTimeout. The timeouts of redigo are for a
+// whole reply, and a reply with a hundred long answers may need more.
+type timeoutConn struct{ net.Conn }
 
-func (c conn) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(wait)) // else Read fails as well
+func (c timeoutConn) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(ioTimeout)) // if this fails, so does Read
 	return c.Conn.Read(p)
 }
 
-func (c conn) Write(p []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(wait))
+func (c timeoutConn) Write(p []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(ioTimeout))
 	return c.Conn.Write(p)
 }
 
-// Handler pushes a request for each record to a list in a Redis, for workers that
-// take it from there, and reads their answers from another.
+// A Handler pushes a request for each record to the list Input, from which workers take it,
+// and reads the workers' answers from the list Output. It requires the refresh policy.
 //
 // A request is a JSON object with the fields id, attempt_uid, attempt_no, deadline
 // and the columns of the record. It is pushed once. An answer is a JSON object with
-// the attempt_uid of its request, and
+// the attempt_uid of its request and
 //
-//	type     success, failure, reject (a failure that is final), or
+//	type     success, failure, reject (a final failure), or
 //	         user_friendly_status: the attempt goes on
 //	error    of a failure or reject, a text
 //	message  of a user_friendly_status, a text for the customer
 //
-// Other fields of answers are ignored. Methods may be called concurrently. A Handler
-// must not be copied or changed after the first call, and is closed at the end.
+// Other fields of answers are ignored.
+//
+// Methods may be called concurrently. A Handler must not be copied or changed after the first
+// call, and must be closed at the end.
 type Handler struct {
 	Settings
 
-	Log *slog.Logger // gets what is pushed, at DEBUG, and warnings of answers; nil: none
+	Log *slog.Logger // logs what is pushed at DEBUG, and what is wrong with answers; nil: no log
 
-	once sync.Once // for what is next
-	idle *redis.Pool
+	once        sync.Once // makes connections
+	connections *redis.Pool
 
-	deafness atomic.Value // the text of the error of the last Collect
+	lastCollect atomic.Value // the error of the last Collect as a string; "<nil>": none
 }
 
 var (
@@ -155,15 +162,15 @@ var (
 	_ io.Closer                 = (*Handler)(nil)
 )
 
-// pingTime is how long a Redis has to say that it is there.
-const pingTime = 2 * time.Second
+// readyTimeout is how long the Redis may take to answer in Ready.
+const readyTimeout = 2 * time.Second
 
-// Prepare reports what is wrong with the settings, with a hint. Unlike Check it
-// touches no network.
+// Prepare returns what is wrong with the settings, with a hint. Unlike Check it uses no
+// network.
 func (h *Handler) Prepare() error {
-	for _, x := range [][2]string{{"url", h.URL}, {"input", h.Input}, {"output", h.Output}} {
-		if x[1] == "" {
-			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", x[0])
+	for _, setting := range []struct{ key, value string }{{"url", h.URL}, {"input", h.Input}, {"output", h.Output}} {
+		if setting.value == "" {
+			return fmt.Errorf("redis: %s: is empty; see docs/handlers.md", setting.key)
 		}
 	}
 	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
@@ -172,7 +179,7 @@ func (h *Handler) Prepare() error {
 	return nil
 }
 
-// Check reports what would keep a record from being pushed. It changes nothing.
+// Check returns why no record could be pushed now. It changes nothing.
 func (h *Handler) Check(ctx context.Context) error {
 	if err := h.Prepare(); err != nil {
 		return err
@@ -180,27 +187,27 @@ func (h *Handler) Check(ctx context.Context) error {
 	return h.Ready(ctx)
 }
 
-// Ready returns an error unless the Redis answers and lets answers be read, for the
-// engine, which begins no attempt else.
+// Ready implements [backlog.ReadyChecker]. It returns nil if the Redis answers and the list of
+// answers can be read.
 func (h *Handler) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	_, err := h.do(ctx, redis.Args{"LRANGE", h.Output, 1, 0}) // none of it
+	_, err := h.do(ctx, redis.Args{"LRANGE", h.Output, 1, 0}) // from 1 to 0: reads no item
 	return err
 }
 
-// Describe implements [backlog.ConfiguredHandler]. It asks for the columns that a request has,
-// for none if it has them all.
+// Describe implements [backlog.ConfiguredHandler]. Its Columns are those that a request names,
+// none if a request has all.
 func (h *Handler) Describe() backlog.Description {
 	address, _ := h.address()
 	checked := fmt.Sprintf("the Redis at %s answers; requests go to %s, answers come from %s", address, h.Input, h.Output)
 	return backlog.Description{Columns: h.Columns, Checked: checked}
 }
 
-// Handle pushes a request for r and returns [backlog.Accepted]. If the Redis does not
-// take it, the error is [backlog.Unstarted]: the record stays due. Where it is not
-// known whether the Redis has it, that is so, too: an answer to it is dropped, since
-// its attempt is over.
+// Handle pushes a request for r and returns [backlog.Accepted]. If the Redis does not take
+// the request, or it is unknown whether it has, the error is [backlog.Unstarted] and the
+// record stays due. A worker's answer to such a request is dropped later, since its attempt
+// has ended.
 func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if r.Memory == nil || r.Memory.UID == "" {
 		return backlog.Unstarted(errors.New("redis: answers need policy: refresh and its column attempt_uid, by which they are told from others; add it to the table (backlog init prints it)"))
@@ -225,7 +232,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	return backlog.Unstarted(err)
 }
 
-// request returns the JSON that is pushed.
+// request returns the JSON of the request for r.
 func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 	req := backlog.Record{Values: []any{r.Key, r.Memory.UID, r.Memory.AttemptNo, backlog.TimeText(r.Memory.Deadline)}}
 	for _, field := range []int{id, attemptIn, attemptNo, deadline} {
@@ -240,27 +247,30 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("redis: columns: the record has no column %s; see table.columns", name)
 		}
-		req.Names, req.Values = append(req.Names, name), append(req.Values, v)
+		req.Names = append(req.Names, name)
+		req.Values = append(req.Values, v)
 	}
 	return req.ColumnsJSON()
 }
 
-// pool returns the connections, which are made when they are used.
+// pool returns the pool of connections. A connection is dialled when it is first used.
 func (h *Handler) pool() *redis.Pool {
 	h.once.Do(func() {
-		h.idle = &redis.Pool{
+		h.connections = &redis.Pool{
 			MaxIdle: 16,
 			DialContext: func(ctx context.Context) (redis.Conn, error) {
-				return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(wait), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
+				secure := redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12})
+				return redis.DialURLContext(ctx, h.URL, redis.DialContextFunc(dial), redis.DialTLSHandshakeTimeout(ioTimeout), secure)
 			},
 			TestOnBorrowContext: ping,
 		}
 	})
-	return h.idle
+	return h.connections
 }
 
-// ping asks a connection that may have ended since it was used. What was sent may have been
-// done: an answer that got lost must not push a request twice.
+// ping tests a connection that was idle for more than a second before it is used again. A
+// command must not be repeated on another connection when this one turns out to be dead: a
+// push whose answer was lost would be done twice.
 func ping(ctx context.Context, c redis.Conn, used time.Time) (err error) {
 	if time.Since(used) > time.Second {
 		_, err = redis.DoContext(c, ctx, "PING")
@@ -268,31 +278,32 @@ func ping(ctx context.Context, c redis.Conn, used time.Time) (err error) {
 	return err
 }
 
-// do sends commands and returns the answer to the last.
-func (h *Handler) do(ctx context.Context, commands ...redis.Args) (answer any, err error) {
+// do sends commands in a pipeline and returns the reply to the last.
+func (h *Handler) do(ctx context.Context, commands ...redis.Args) (reply any, err error) {
 	if _, err := h.address(); err != nil {
 		return nil, fmt.Errorf("redis: url: %w", err)
 	}
 	c, err := h.pool().GetContext(ctx)
 	if err != nil {
-		return nil, h.worded(err)
+		return nil, h.explain(err)
 	}
 	defer c.Close()
 	for i, args := range commands {
-		if name := args[0].(string); i < len(commands)-1 {
+		name := args[0].(string)
+		if i < len(commands)-1 {
 			err = c.Send(name, args[1:]...)
 		} else {
-			answer, err = redis.DoContext(c, ctx, name, args[1:]...)
+			reply, err = redis.DoContext(c, ctx, name, args[1:]...)
 		}
 		if err != nil {
-			return nil, h.worded(err)
+			return nil, h.explain(err)
 		}
 	}
-	return answer, nil
+	return reply, nil
 }
 
-// worded returns an error with the place, and a hint where the Redis says nothing.
-func (h *Handler) worded(err error) error {
+// explain adds the address to an error, and a hint unless it is a reply of the Redis.
+func (h *Handler) explain(err error) error {
 	address, _ := h.address()
 	if errors.As(err, new(redis.Error)) {
 		return fmt.Errorf("the Redis at %s says: %w", address, err)
@@ -306,23 +317,28 @@ func (h *Handler) Close() error { return h.pool().Close() }
 // batch is how many answers are read at once.
 const batch = 100
 
-// Collect reads answers until there are none, tells of them, and only then removes
-// them: a crash repeats answers, and loses none. tell is [backlog.Engine.Resolve].
-// What is no answer is moved to the list Output-bad.
-func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []backlog.Answer) ([]error, error)) (err error) {
-	defer func() { h.deaf(ctx, err) }()
+// Collect implements [backlog.Collector]. It reads answers until the list is empty. An answer
+// is removed from the list only when resolve has taken it: a crash repeats answers and loses
+// none. An item that is not an answer is moved to the list Output-bad.
+func (h *Handler) Collect(ctx context.Context, resolve func(context.Context, []backlog.Answer) ([]error, error)) error {
+	err := h.collect(ctx, resolve)
+	h.logCollect(ctx, err)
+	return err
+}
+
+func (h *Handler) collect(ctx context.Context, resolve func(context.Context, []backlog.Answer) ([]error, error)) error {
 	for {
 		items, err := redis.Strings(h.do(ctx, redis.Args{"LRANGE", h.Output, 0, batch - 1}))
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		answers, bad := h.read(items)
+		answers, bad := h.parseAnswers(items)
 		if len(answers) > 0 {
-			reasons, err := tell(ctx, answers)
+			reasons, err := resolve(ctx, answers)
 			if err != nil {
 				return err
 			}
-			h.warn(ctx, answers, reasons)
+			h.logDropped(ctx, answers, reasons)
 		}
 		if err := h.remove(ctx, items, bad); err != nil || len(items) < batch {
 			return err
@@ -330,19 +346,21 @@ func (h *Handler) Collect(ctx context.Context, tell func(context.Context, []back
 	}
 }
 
-// deaf logs what keeps answers from being read, once until it is something else: without
-// it, there would only be attempts that time out.
-func (h *Handler) deaf(ctx context.Context, err error) {
-	now := fmt.Sprint(err)
-	if last := h.deafness.Swap(now); err != nil && last != now && ctx.Err() == nil && h.Log != nil {
+// logCollect logs why answers cannot be read, once for each new reason. Without it only
+// attempts that time out would show the trouble.
+func (h *Handler) logCollect(ctx context.Context, err error) {
+	text := fmt.Sprint(err)
+	last := h.lastCollect.Swap(text)
+	if err != nil && last != text && ctx.Err() == nil && h.Log != nil {
 		h.Log.WarnContext(ctx, "answers are not read", "list", h.Output, "err", err)
 	}
 }
 
-// remove removes items that were read. Each is removed by what it says: who collects
-// at the same time removes none that was not seen. What is no answer stays where it cannot
-// be moved.
-func (h *Handler) remove(ctx context.Context, items, bad []string) (err error) {
+// remove removes items from the list of answers, and moves the bad ones to their own list; a
+// bad one that cannot be moved stays. Items are removed by value, not by position: with two
+// processes that collect at once, neither removes an item that it has not read.
+func (h *Handler) remove(ctx context.Context, items, bad []string) error {
+	var err error
 	if len(bad) > 0 {
 		_, err = h.do(ctx, redis.Args{"RPUSH", h.Output + badSuffix}.AddFlat(bad))
 		if err == nil && h.Log != nil {
@@ -355,19 +373,19 @@ func (h *Handler) remove(ctx context.Context, items, bad []string) (err error) {
 			commands = append(commands, redis.Args{"LREM", h.Output, 1, item})
 		}
 	}
-	_, left := h.do(ctx, commands...)
-	return cmp.Or(err, left)
+	_, removeErr := h.do(ctx, commands...)
+	return cmp.Or(err, removeErr)
 }
 
-// warn logs answers that were dropped.
-func (h *Handler) warn(ctx context.Context, answers []backlog.Answer, reasons []error) {
+// logDropped logs the answers that resolve has refused.
+func (h *Handler) logDropped(ctx context.Context, answers []backlog.Answer, reasons []error) {
 	var foreign []string
 	for i, err := range reasons {
 		switch {
 		case err == nil || h.Log == nil:
 		case errors.Is(err, backlog.ErrConflict):
 			foreign = append(foreign, answers[i].UID)
-		default: // it is not taken: the deadline ends the attempt
+		default: // the answer is lost: the deadline ends its attempt
 			h.Log.ErrorContext(ctx, "an answer was not written", "attempt_uid", answers[i].UID, "err", err)
 		}
 	}
@@ -376,15 +394,15 @@ func (h *Handler) warn(ctx context.Context, answers []backlog.Answer, reasons []
 	}
 }
 
-// types are the words for outcomes.
-var types = map[string]backlog.Outcome{
+// outcomes are the values of an answer's type.
+var outcomes = map[string]backlog.Outcome{
 	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "user_friendly_status": backlog.Skipped,
 }
 
-// read returns the answers in the items, and the items that are none.
-func (h *Handler) read(items []string) (answers []backlog.Answer, bad []string) {
+// parseAnswers returns the answers in the items, and the items that are not answers.
+func (h *Handler) parseAnswers(items []string) (answers []backlog.Answer, bad []string) {
 	for _, item := range items {
-		if a, ok := h.answer(item); ok {
+		if a, ok := h.parseAnswer(item); ok {
 			answers = append(answers, a)
 		} else {
 			bad = append(bad, item)
@@ -393,30 +411,39 @@ func (h *Handler) read(items []string) (answers []backlog.Answer, bad []string) 
 	return answers, bad
 }
 
-// maxText is how much of a text is kept.
+// maxText is how much of a text is kept, in bytes.
 const maxText = 2 << 10
 
-func (h *Handler) answer(item string) (a backlog.Answer, ok bool) {
+// maxUID is the longest UID of an attempt, in bytes.
+const maxUID = 255
+
+// parseAnswer reads one item of the list. ok is false if it is not an answer.
+func (h *Handler) parseAnswer(item string) (a backlog.Answer, ok bool) {
 	var fields map[string]any
 	if json.Unmarshal([]byte(item), &fields) != nil {
 		return a, false
 	}
 	word, _ := fields["type"].(string)
 	a.UID, _ = fields[h.Fields[attemptOut][0]].(string)
-	a.Outcome, ok = types[word]
+	a.Outcome, ok = outcomes[word]
 	text := fields["error"]
 	if a.Outcome == backlog.Skipped {
 		text = fields["message"]
 		ok = ok && text != nil
 	}
-	if s, isText := text.(string); text != nil {
-		a.Text, ok = s, ok && isText
+	if text != nil {
+		s, isString := text.(string)
+		a.Text = s
+		ok = ok && isString
 	}
-	// Some databases have no U+0000 in a text, not even to look for.
+	// Some databases refuse U+0000, even in the parameter of a query.
 	a.Text = backlog.Beginning(strings.ReplaceAll(a.Text, "\x00", "\uFFFD"), maxText)
-	// A database would refuse to look for some texts that are no UIDs, and with them for
-	// all answers of a batch.
-	return a, ok && a.UID != "" && len(a.UID) <= 255 && !strings.ContainsFunc(a.UID, notOfUID)
+	// A database may refuse a query for something that cannot be a UID, and with it the
+	// query for all answers of the batch.
+	return a, ok && isUID(a.UID)
 }
 
-func notOfUID(r rune) bool { return r <= ' ' || r > '~' }
+// isUID reports whether a text can be the UID of an attempt: printable ASCII without spaces.
+func isUID(text string) bool {
+	return text != "" && len(text) <= maxUID && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}

@@ -1,5 +1,5 @@
-// Package setting is what settings of several handlers have in common: columns in
-// texts, and files of authorities.
+// Package setting has what the settings of several handlers share: placeholders such as
+// {column} in texts, and files with secrets or certificate authorities.
 package setting
 
 import (
@@ -13,8 +13,9 @@ import (
 	"backlog/backlog"
 )
 
-// Fill returns a text in which {column} stands for what value returns, and {{ and }}
-// for braces. value is told the name of the column and all that stands before it.
+// Fill replaces each {column} in text by what value returns for it, and {{ and }} by single
+// braces. value gets the column's name and the result so far. Fill returns value's first
+// error, or one of its own for a brace without its partner.
 func Fill(text string, value func(name, before string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
@@ -23,7 +24,8 @@ func Fill(text string, value func(name, before string) (string, error)) (string,
 			return b.String() + text, nil
 		}
 		b.WriteString(text[:at])
-		brace, rest := text[at:at+1], text[at+1:]
+		brace := text[at : at+1]
+		rest := text[at+1:]
 		if after, twice := strings.CutPrefix(rest, brace); twice {
 			b.WriteString(brace)
 			text = after
@@ -42,7 +44,8 @@ func Fill(text string, value func(name, before string) (string, error)) (string,
 	}
 }
 
-// Columns returns the names in the braces of a text.
+// Columns returns the names of the {column} placeholders in a text, in their order and with
+// repetitions.
 func Columns(text string) (names []string, err error) {
 	_, err = Fill(text, func(name, _ string) (string, error) {
 		names = append(names, name)
@@ -51,8 +54,8 @@ func Columns(text string) (names []string, err error) {
 	return names, err
 }
 
-// Text returns the value of a column as text, as in JSON but without quotes, and
-// whether it is NULL.
+// Text returns the value of a column as text: as JSON has it, but a string without its
+// quotes. null reports that the column is NULL. An unknown column is an error.
 func Text(r *backlog.Record, column string) (text string, null bool, err error) {
 	v, ok := r.Column(column)
 	if !ok {
@@ -63,7 +66,7 @@ func Text(r *backlog.Record, column string) (text string, null bool, err error) 
 	switch {
 	case err != nil:
 		return "", false, fmt.Errorf("column %s: %w", column, err)
-	case json.Unmarshal(b, &s) != nil: // no string
+	case json.Unmarshal(b, &s) != nil: // a number, a bool or JSON
 		return string(b), false, nil
 	case s == nil:
 		return "", true, nil
@@ -71,8 +74,8 @@ func Text(r *backlog.Record, column string) (text string, null bool, err error) 
 	return *s, false, nil
 }
 
-// Authorities returns the certificates in a file: nil, the system's, where none is
-// named.
+// Authorities reads the certificate authorities that a connection trusts from a PEM file. An
+// empty path gives nil, which stands for the system's.
 func Authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -88,12 +91,12 @@ func Authorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ReadFile returns the content of a regular file that is not large: a FIFO would be
-// waited for, and a device would fill the memory.
+// ReadFile reads a regular file of at most 1 MiB. It refuses everything else: reading a FIFO
+// could block, and a device could fill the memory.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
-	case err != nil: // os.ReadFile says it
+	case err != nil: // os.ReadFile below returns it
 	case !info.Mode().IsRegular() && !info.IsDir():
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	case info.Size() > 1<<20:
