@@ -23,7 +23,7 @@ var answers = map[string]any{
 		Records []inspect.Entry `json:"records"`
 		Next    *string         `json:"next"`
 	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": reader.Attempt{},
-	"check --sample": doctor.Sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.Redriven{},
+	"check --sample": doctor.Sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.RedriveReport{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {
 		Pause *watch.Pause `json:"pause"`

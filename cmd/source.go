@@ -97,7 +97,7 @@ func onceSource(ctx context.Context, g *globalOptions, cfg *config.Config, o Onc
 
 // statusSource counts the messages of each queue.
 func statusSource(ctx context.Context, g *globalOptions, cfg *config.Config, asJSON bool) error {
-	c := amqp.Look(*sourceOf(cfg))
+	c := amqp.NewInspector(*sourceOf(cfg))
 	defer c.Close()
 	list, err := c.Status(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (k *checker) checkSource(ctx context.Context, s *amqp.Settings) {
 		k.AddGood("shared", "%s: names that other queues may have, too; what is tried again comes back by the key %s", strings.Join(lists.Map(shared, inspect.Shown), ", "), inspect.Shown(s.Sneakers.RoutingKey))
 	}
 	k.checkHandlers(ctx)
-	c := amqp.Look(*s)
+	c := amqp.NewInspector(*s)
 	defer c.Close()
 	found, err := c.Inspect(ctx)
 	k.failed("broker", err)
@@ -134,7 +134,7 @@ func initSource(ctx context.Context, g *globalOptions, cfg *config.Config, onlyP
 	if onlyPrint {
 		return printJSON(g.out, s.Definitions())
 	}
-	c := amqp.Look(*s)
+	c := amqp.NewInspector(*s)
 	defer c.Close()
 	if err := c.DeclareAll(ctx); err != nil {
 		return err
@@ -156,7 +156,7 @@ func retrySource(ctx context.Context, g *globalOptions, cfg *config.Config, o Re
 	}
 	ctx, signals := onTermOrHangup(ctx)
 	defer signals.stop()
-	c := amqp.Look(*sourceOf(cfg))
+	c := amqp.NewInspector(*sourceOf(cfg))
 	defer c.Close()
 	n, err := c.Redrive(ctx, o.Match, !o.Yes || o.DryRun)
 	if err == nil && !o.Yes && !o.DryRun && n.Matched > 0 {

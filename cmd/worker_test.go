@@ -238,7 +238,7 @@ func TestWorkers(t *testing.T) {
 			began := time.Now()
 			d = w.start("run")
 			w.sees("start", strings.Count(w.read("work.log"), "start")+1)
-			if strings.Contains(d.log.String(), "did not end in peace") {
+			if strings.Contains(d.log.String(), "did not end cleanly") {
 				w.t.Errorf("after a clean end it holds back for %v", time.Since(began))
 			}
 			return d
@@ -329,7 +329,7 @@ func TestWorkers(t *testing.T) {
 
 func (w *works) heldBack() *daemon {
 	d := w.start("run")
-	d.says("did not end in peace")
+	d.says("did not end cleanly")
 	return d
 }
 

@@ -120,7 +120,7 @@ func BenchmarkDispatch(b *testing.B) {
 		d.Close()
 		bare = bareDispatch(b, url, d.Name, body, n)
 		c := newBenched(b, url)
-		for _, q := range []string{workQueue(d.Name), outcomeQueue(d.Name), lostQueue(d.Name)} {
+		for _, q := range []string{workQueue(d.Name), outcomeQueue(d.Name), deadLetterQueue(d.Name)} {
 			c.QueueDelete(q, false, false, false)
 		}
 		b.ReportMetric(bare.Seconds()/ours.Seconds(), "ratio")
@@ -173,7 +173,7 @@ func BenchmarkSource(b *testing.B) {
 		n := records(b)
 		s := NewSettings()
 		s.URL, s.Queue, s.Prefetch = []string{url}, testserver.Name("bench-"), benchPrefetch
-		s.Exchange.Name = none
+		s.Exchange.Name = noExchange
 		c := newBenched(b, url)
 		if _, err := c.QueueDeclare(s.Queue, true, false, false, false, nil); err != nil {
 			b.Fatal(err)

@@ -28,7 +28,7 @@ func TestRefused(t *testing.T) {
 	open(t, s)
 	queue := b.fill("-backoff-60", 3)
 	c := source(t, s) // it binds the queue
-	first := c.link.current().publish
+	first := c.sessions.current().publish
 	var v survey
 	stop, seen := serve(t, c, func(ctx context.Context, r *backlog.Record) error {
 		err := v.Handle(ctx, r)
@@ -46,7 +46,7 @@ func TestRefused(t *testing.T) {
 	if n := b.ready(queue); n != 3 {
 		t.Errorf("%d in a queue of three", n)
 	}
-	testkit.Eventually(t, "only they wait", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 6 && len(c.ended) == 6 })
+	testkit.Eventually(t, "only they wait", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.unacked) == 6 && len(c.keptOutcomes) == 6 })
 	testkit.Eventually(t, "the channel on which it was refused is closed", first.IsClosed)
 	again := dialBroker(t, s)
 	for range 2 { // what is sent to one that is deleted meanwhile would be lost
@@ -54,7 +54,7 @@ func TestRefused(t *testing.T) {
 		b.check(err)
 		again.waitReady(queue, 3)
 	}
-	testkit.Eventually(t, "nothing waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
+	testkit.Eventually(t, "nothing waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.unacked) == 0 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 6)
 	testkit.Equal(t, "refused", r.Refused, 6)
@@ -144,7 +144,7 @@ func TestCut(t *testing.T) {
 				cut = func(c *Source) {
 					c.mu.Lock()
 					defer c.mu.Unlock()
-					c.link.current().cut()
+					c.sessions.current().closeSockets()
 				}
 			} else {
 				u, ctl := testserver.RabbitMQVhost(t) // others' connections stay
@@ -182,7 +182,7 @@ func TestCut(t *testing.T) {
 				}
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				if len(c.held) > 0 {
+				if len(c.unacked) > 0 {
 					quiet = 0
 				}
 				return quiet > 20
@@ -234,7 +234,7 @@ func TestChannelClosed(t *testing.T) {
 	_, seen := serve(t, c, v.Handle)
 	b.send(amqp.Publishing{Body: []byte("before")})
 	testkit.Eventually(t, "it is handled", func() bool { return v.count() == 1 })
-	b.check(c.link.current().consume.Ack(99, false))
+	b.check(c.sessions.current().consume.Ack(99, false))
 	testkit.Eventually(t, "the log says why", func() bool { return seen.has(backlog.StoreUnavailable, "unknown delivery tag 99") })
 	testkit.Eventually(t, "it goes on", func() bool { return seen.has(backlog.StoreBack, "") })
 }
@@ -260,10 +260,10 @@ func TestNothingIsLeft(t *testing.T) {
 		var v survey
 		stop, _ := serve(t, c, v.Handle)
 		c.mu.Lock()
-		p := c.link.current()
+		sess := c.sessions.current()
 		c.mu.Unlock()
-		p.cut()
-		<-p.ctx.Done()
+		sess.closeSockets()
+		<-sess.ctx.Done()
 		b.send(amqp.Publishing{})
 		testkit.Eventually(t, "it is handled", func() bool { return v.count() == 1 })
 		stop()
@@ -276,13 +276,13 @@ func TestNothingIsLeft(t *testing.T) {
 // must mend once a minute. The first reason is the caller's to log.
 func TestTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l link
+		var l sessionKeeper
 		var out strings.Builder
 		log := slog.New(slog.NewTextHandler(&out, nil))
 		says := func(err error, want string) {
 			t.Helper()
 			out.Reset()
-			if l.tell(log, err) != err || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
+			if l.logError(log, err) != err || (want == "") != (out.Len() == 0) || !strings.Contains(out.String(), want) {
 				t.Errorf("%v: %q, want %q", err, out.String(), want)
 			}
 			time.Sleep(5 * time.Second)
@@ -290,7 +290,7 @@ func TestTell(t *testing.T) {
 		refused, blocked := unavailable(errors.New("refused")), unavailable(errors.New("blocked"))
 		says(refused, "")
 		says(blocked, "") // it may soon be over
-		says(blocked, "the broker is still away, now for another reason")
+		says(blocked, "the broker is still unavailable, now for another reason")
 		says(blocked, "")
 		says(refused, "now for another reason")
 		says(refused, "")

@@ -137,7 +137,7 @@ func TestInspect(t *testing.T) {
 	s.Sneakers.MaxRetries = 1
 	look := func() (problems, warnings string) {
 		t.Helper()
-		c := Look(*s)
+		c := NewInspector(*s)
 		defer c.Close()
 		list, err := c.Inspect(t.Context())
 		b.check(err)
@@ -223,7 +223,7 @@ func TestRights(t *testing.T) {
 	if got, write, read := s.Rights(); got != "^("+names+"|sneakers)$" || write != got || read != got {
 		t.Error(got, write, read)
 	}
-	s.Exchange.Name, s.Arguments = none, map[string]any{"x-dead-letter-exchange": "a.b-retry"}
+	s.Exchange.Name, s.Arguments = noExchange, map[string]any{"x-dead-letter-exchange": "a.b-retry"}
 	if got, _, _ := s.Rights(); got != `^(a\.b|a\.b-backoff|a\.b-backoff-60|a\.b-error|a\.b-retry|a\.b-retry-requeue|amq\.default)$` {
 		t.Error(got)
 	}

@@ -20,15 +20,15 @@ import (
 	"backlog/backlog"
 )
 
-// DispatchSettings are what the configuration says of a handler whose work is done by
-// `backlog worker` on other machines.
+// DispatchSettings are the part of the configuration file for a [Dispatch]: the handler whose
+// work is done by `backlog worker` on other machines. URL and Secret must not be printed.
 type DispatchSettings struct {
 	URL    []string      `yaml:"url,env" want:"a URL or a list of them" required:"amqp://user:password@host/vhost"`
-	Name   string        `yaml:"name" required:"orders"`       // of the work: its queues are backlog.NAME.…
+	Name   string        `yaml:"name" required:"orders"`       // of the work; the queues are backlog.NAME.…
 	Lease  time.Duration `yaml:"lease" min:"1s"`               // how long a request waits for a worker
 	Secret string        `yaml:"secret,env" required:"${KEY}"` // signs the tickets
 
-	// ConsumerTimeout is how long the broker lets a worker have a request.
+	// ConsumerTimeout is the broker's consumer_timeout: how long a worker may have a request.
 	ConsumerTimeout time.Duration `yaml:"consumer_timeout"`
 }
 
@@ -37,10 +37,11 @@ func NewDispatchSettings() *DispatchSettings {
 	return &DispatchSettings{Lease: time.Minute, ConsumerTimeout: 30 * time.Minute}
 }
 
-// Unacknowledged is how long a record may be handled.
+// Unacknowledged returns how long a request may be unacknowledged, and so how long a record may
+// be handled.
 func (s *DispatchSettings) Unacknowledged() time.Duration { return s.ConsumerTimeout }
 
-// Check reports what is wrong with the settings, and nothing of what is secret.
+// Check calls fail with each problem of the settings. Its texts show no secret.
 func (s *DispatchSettings) Check(fail func(field, problem string)) {
 	checkURLs(s.URL, fail)
 	if s.Secret != "" && len(s.Secret) < 16 {
@@ -48,29 +49,32 @@ func (s *DispatchSettings) Check(fail func(field, problem string)) {
 	}
 }
 
-// The queues of the work with a name.
-func workQueue(name string) string    { return "backlog." + name + ".work" }
-func outcomeQueue(name string) string { return "backlog." + name + ".outcomes" }
-func lostQueue(name string) string    { return "backlog." + name + ".lost" }
-func outQueue(name string) string     { return "backlog." + name + ".out" }    // something may be out
-func lockQueue(name string) string    { return "backlog." + name + ".daemon" } // of the connection that hears outcomes
+// The names of the queues, by the name of the work. The mark queue exists while requests may be
+// with workers, see [marker]. The lock queue belongs to the connection that receives outcomes.
+func workQueue(name string) string       { return "backlog." + name + ".work" }
+func outcomeQueue(name string) string    { return "backlog." + name + ".outcomes" }
+func deadLetterQueue(name string) string { return "backlog." + name + ".lost" }
+func markQueue(name string) string       { return "backlog." + name + ".out" }
+func lockQueue(name string) string       { return "backlog." + name + ".daemon" }
 
-// mostDeliveries is how often a request may come back from workers that died.
-const mostDeliveries = 3
+// deliveryLimit is how often the work queue redelivers a request whose worker has died.
+const deliveryLimit = 3
 
-// queues returns what the broker of that version should have.
+// queues returns the queues that a broker of that major version should have. The work queue is
+// the last.
 func (s *DispatchSettings) queues(major int) []Queue {
 	return []Queue{
-		{Name: lostQueue(s.Name), Arguments: endless(major)},
-		{Name: outcomeQueue(s.Name), Arguments: endless(major)},
+		{Name: deadLetterQueue(s.Name), Arguments: unlimitedQuorum(major)},
+		{Name: outcomeQueue(s.Name), Arguments: unlimitedQuorum(major)},
 		{Name: workQueue(s.Name), Arguments: amqp.Table{
-			"x-queue-type": "quorum", "x-message-ttl": s.Lease.Milliseconds(), "x-delivery-limit": int64(mostDeliveries),
-			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": lostQueue(s.Name), "x-overflow": "reject-publish",
+			"x-queue-type": "quorum", "x-message-ttl": s.Lease.Milliseconds(), "x-delivery-limit": int64(deliveryLimit),
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": deadLetterQueue(s.Name), "x-overflow": "reject-publish",
 		}},
 	}
 }
 
-// A request is what a worker is given: the line of docs/lines.md, and two fields.
+// A request is the JSON that a worker gets: the line of docs/lines.md with two fields more,
+// timeout_seconds and ticket.
 type request struct {
 	AttemptID string          `json:"attempt_id"`
 	ID        json.RawMessage `json:"id"`
@@ -82,7 +86,7 @@ type request struct {
 	Ticket    string          `json:"ticket"`
 }
 
-// An outcome is what a worker answers.
+// An outcome is the JSON with which a worker answers.
 type outcome struct {
 	AttemptID  string          `json:"attempt_id"`
 	ID         json.RawMessage `json:"id"`
@@ -94,37 +98,40 @@ type outcome struct {
 	Ticket     string          `json:"ticket"`
 }
 
-// The types of messages.
+// The AMQP property type of requests and outcomes.
 const (
 	requestType = "backlog.request.v1"
 	outcomeType = "backlog.outcome.v1"
 )
 
-// A Dispatch is a [backlog.Handler] that gives each record to one of the workers behind a
-// queue and waits for its outcome. At most one attempt of a record is out at a time, for
-// as long as Bound says. Methods may be called concurrently.
+// A Dispatch is a [backlog.Handler] that publishes a request for each record to a queue from
+// which workers consume, and waits for the outcome on another queue. At most one attempt of a
+// record is in flight at a time, for as long as Bound says.
+//
+// Methods may be called concurrently.
 type Dispatch struct {
 	DispatchSettings
-	Table   string        // says which table, and which work on it, the outcomes are of
-	States  string        // says how its rows are read
+	Table   string        // identifies the table, and the work on it, to which outcomes belong
+	States  string        // identifies how rows are read; other settings read them otherwise
 	Timeout time.Duration // of an attempt; 0: none
 	Log     *slog.Logger
 	Stop    <-chan struct{} // closed: nothing more is dispatched; nil: never
-	Fatal   func()          // called once when the queues are another table's, as Err then says; the process must end
+	Fatal   func()          // called once if the queues belong to another table, see Err; the process must end then
 
-	link    link
-	foreign atomic.Pointer[error]        // what Err returns
-	away    atomic.Bool                  // the broker is, which is logged
-	marking sync.Mutex                   // held while the mark is made
-	mu      sync.Mutex                   // guards what follows
-	hold    time.Time                    // nothing is dispatched before: what others have may still run
-	waiting map[string]*flight           // those that are waited for; by attempt
-	out     map[uint64]*flight           // records out; by the hash of their key
-	settled map[string]*answer           // outcomes that are acknowledged when they are settled; by attempt
-	late    []*answer                    // outcomes that nobody waits for
-	ended   *lru.Cache[string, struct{}] // attempts of which an outcome was settled: it may come again. It has a lock of its own
-	mark    mark                         // by which the broker knows that something may be out
-	margin  time.Duration                // 0: margin; tests have no time
+	sessions    sessionKeeper
+	wrongTable  atomic.Pointer[error] // what Err returns
+	unavailable atomic.Bool           // records wait, which is logged
+	markMu      sync.Mutex            // held while the mark is written
+
+	mu              sync.Mutex                   // guards the following
+	holdUntil       time.Time                    // nothing is dispatched before: requests of another process may still be at work
+	waiting         map[string]*flight           // attempts for which a call of Handle waits; by attempt
+	inFlight        map[uint64]*flight           // attempts that a worker may have, and those whose outcome is not settled; by the hash of the record's key
+	toAck           map[string]*received         // outcomes that are acknowledged when they are settled; by attempt
+	lateOutcomes    []*received                  // outcomes for which no call waits
+	settledAttempts *lru.Cache[string, struct{}] // attempts with a settled outcome, which may be delivered again. It has a lock of its own
+	mark            marker
+	margin          time.Duration // of Bound; 0: the constant margin; tests set less
 
 	dispatched, settledNow, settledLate, stale, forged, lost atomic.Uint64 // as in Counts
 }
@@ -138,121 +145,132 @@ var (
 	_ io.Closer                 = (*Dispatch)(nil)
 )
 
-// mostEnded bounds the memory of attempts that have ended: an outcome that comes again comes
-// within seconds, with a connection or a worker that was lost.
-const mostEnded = 100_000
+// maxSettledAttempts bounds settledAttempts. An outcome is delivered again within seconds, after
+// a connection or a worker was lost.
+const maxSettledAttempts = 100_000
 
-// A flight is an attempt that may be with a worker, until it is lost.
+// A flight is an attempt that may be with a worker, until it counts as lost.
 type flight struct {
 	attempt string
-	hash    uint64 // of the record's key
-	until   time.Time
-	ticket  string      // that was sent
-	answer  chan answer // gets one
+	hash    uint64    // of the record's key
+	until   time.Time // then it is lost
+	ticket  string    // the one that was sent
+	answer  chan received
 }
 
-// An answer is an outcome that came, or what the broker says instead. Its ticket is good.
-type answer struct {
+// A received is an outcome that has arrived, or the dead letter of a request. Its ticket has
+// been checked.
+type received struct {
 	outcome
 	hash     uint64 // of the record's key
 	delivery amqp.Delivery
-	unheard  bool // nobody has taken the request
+	expired  bool // no worker has taken the request within the lease
 }
 
-// Counts are what has become of the records that were dispatched.
+// Counts say what has become of dispatched records.
 type Counts struct {
-	Up         bool   // there is a connection
+	Up         bool   // the broker is connected
 	Dispatched uint64 // records
-	Settled    uint64 // outcomes for which somebody waited
-	Late       uint64 // outcomes that were settled when nobody waited any more
-	Stale      uint64 // outcomes of rows that have changed since
-	Forged     uint64 // outcomes without a good ticket
-	Lost       uint64 // attempts of which nothing was heard
+	Settled    uint64 // outcomes for which a call of Handle waited
+	Late       uint64 // outcomes that were settled when no call waited any more
+	Stale      uint64 // outcomes that were dropped: the row has changed, or the attempt had an outcome already
+	Forged     uint64 // outcomes without a valid ticket
+	Lost       uint64 // attempts without an outcome within Bound
 }
 
-// Counts returns what has happened so far. It waits for nobody.
+// Counts returns the counts so far. It never blocks.
 func (d *Dispatch) Counts() Counts {
 	return Counts{
-		d.link.up(), d.dispatched.Load(), d.settledNow.Load(), d.settledLate.Load(),
-		d.stale.Load(), d.forged.Load(), d.lost.Load(),
+		Up:         d.sessions.up(),
+		Dispatched: d.dispatched.Load(),
+		Settled:    d.settledNow.Load(),
+		Late:       d.settledLate.Load(),
+		Stale:      d.stale.Load(),
+		Forged:     d.forged.Load(),
+		Lost:       d.lost.Load(),
 	}
 }
 
-// margin is what a message and its answer may take on their way.
+// margin is how long a request and its outcome together may be under way.
 const margin = 10 * time.Second
 
-// Bound is how long a record that was dispatched is given to nobody else.
+// Bound returns for how long a dispatched record is dispatched to no other worker.
 func (d *Dispatch) Bound() time.Duration { return d.Lease + d.Timeout + cmp.Or(d.margin, margin) }
 
+// broker returns the settings of the connection.
 func (d *Dispatch) broker() *Settings {
 	return &Settings{URL: d.URL, Name: "backlog " + d.Name}
 }
 
-// open returns the session, a new one if need be, which hears of outcomes.
+// open returns the session, which receives outcomes. It opens a new one if the last has ended.
 func (d *Dispatch) open(ctx context.Context) (*session, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	return d.link.open(ctx, d.Log, d.broker(), func(p *session) error {
+	return d.sessions.open(ctx, d.Log, d.broker(), func(sess *session) error {
 		d.mu.Lock()
 		if d.waiting == nil {
 			d.waiting = make(map[string]*flight)
-			d.out = make(map[uint64]*flight)
-			d.settled = make(map[string]*answer)
-			d.ended, _ = lru.New[string, struct{}](mostEnded) // an error is a size of 0
+			d.inFlight = make(map[uint64]*flight)
+			d.toAck = make(map[string]*received)
+			d.settledAttempts, _ = lru.New[string, struct{}](maxSettledAttempts) // fails only for a size of 0
 		}
-		d.late = nil // they come again
+		d.lateOutcomes = nil // the broker redelivers them
 		d.mu.Unlock()
-		return d.prepare(ctx, p)
+		return d.prepare(ctx, sess)
 	})
 }
 
-// Open connects as the first record would. It is an error if another process hears the
+// Open connects as the first record would. It returns an error if another process receives the
 // outcomes.
-func (d *Dispatch) Open(ctx context.Context) error { return errorOf(d.open(ctx)) }
+func (d *Dispatch) Open(ctx context.Context) error { return onlyError(d.open(ctx)) }
 
-// prepare declares the queues, hears of outcomes as the only process, and looks what others
-// have left.
-func (d *Dispatch) prepare(ctx context.Context, p *session) error {
-	err := p.probe(ctx, func(ch *amqp.Channel) error { // goes with the session
-		return errorOf(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
+// prepare makes a new session ready: it takes the lock, declares the queues, begins to receive
+// outcomes, and finds out whether another process has left requests with workers.
+func (d *Dispatch) prepare(ctx context.Context, sess *session) error {
+	err := sess.withChannel(ctx, func(ch *amqp.Channel) error { // exclusive: the broker deletes it with the connection
+		return onlyError(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
 	})
 	if hasCode(err, amqp.ResourceLocked) {
 		return unavailable(fmt.Errorf("another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", d.Name))
 	}
 	if err != nil {
-		return ofQueue(lockQueue(d.Name), err)
+		return queueError(lockQueue(d.Name), err)
 	}
-	queues := d.queues(p.major) // the first two are used as they are: what they should be differs between versions
-	if err = p.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err == nil {
-		err = d.otherwise(ctx, p, p.declare(ctx, Topology{Queues: queues[2:]}, "all")) // its lease must be ours, on which Bound relies
-	}
-	if err != nil {
+	// The first two queues are used as they are, since their arguments differ between versions of
+	// the broker. The work queue must be as declared: Bound relies on its lease.
+	queues := d.queues(sess.major)
+	if err := sess.declare(ctx, Topology{Queues: queues[:2]}, "missing"); err != nil {
 		return err
 	}
-	err = p.within(ctx, func() error {
-		if err := p.consume.Qos(2000, 0, false); err != nil {
+	err = sess.declare(ctx, Topology{Queues: queues[2:]}, "all")
+	if err != nil {
+		return d.explainWorkQueue(ctx, sess, err)
+	}
+	err = sess.withTimeout(ctx, func() error {
+		if err := sess.consume.Qos(2000, 0, false); err != nil {
 			return err
 		}
-		for _, name := range []string{outcomeQueue(d.Name), lostQueue(d.Name)} {
-			list, err := p.consume.Consume(name, "", false, false, false, false, nil)
+		for _, name := range []string{outcomeQueue(d.Name), deadLetterQueue(d.Name)} {
+			list, err := sess.consume.Consume(name, "", false, false, false, false, nil)
 			if err != nil {
 				return err
 			}
-			go d.hear(p, list, name)
+			go d.receiveOutcomes(sess, list, name)
 		}
 		return nil
 	})
 	if err != nil {
-		return worded(err)
+		return explain(err)
 	}
-	return d.takeOver(ctx, p)
+	return d.takeOver(ctx, sess)
 }
 
-// Handle implements [backlog.Handler]. It ends with the outcome, or, when Bound is over,
-// as if the record had been skipped.
+// Handle implements [backlog.Handler]. It publishes a request for r and returns the worker's
+// outcome. It returns a [backlog.Skip] if no worker takes the request within the lease, or no
+// outcome comes within Bound.
 func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
-	p, err := d.start(ctx, r.Key.Hash())
+	sess, err := d.waitUntilReady(ctx, r.Key.Hash())
 	if err != nil {
 		return err
 	}
@@ -260,60 +278,71 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		return err
 	}
-	f := &flight{r.AttemptID, r.Key.Hash(), time.Now().Add(d.Bound()), ticket, make(chan answer, 1)}
-	d.mu.Lock()
-	if d.mayBeOut(f.hash) {
-		d.mu.Unlock()
-		return errOut
+	f := &flight{
+		attempt: r.AttemptID,
+		hash:    r.Key.Hash(),
+		until:   time.Now().Add(d.Bound()),
+		ticket:  ticket,
+		answer:  make(chan received, 1),
 	}
-	d.out[f.hash], d.waiting[f.attempt] = f, f
+	d.mu.Lock()
+	if d.mayBeInFlight(f.hash) {
+		d.mu.Unlock()
+		return errInFlight
+	}
+	d.inFlight[f.hash] = f
+	d.waiting[f.attempt] = f
 	d.mu.Unlock()
-	refused, err := p.post(ctx, m)
-	if err != nil && strings.Contains(err.Error(), fmt.Sprintf("message size %d ", len(m.Body))) {
-		d.forget(f, true)
-		return p.why()
-	} // else it is unknown whether the broker has it, and it may
+	refused, err := sess.sendOne(ctx, m)
+	// Only this error says that the broker does not have the request. After any other it may
+	// have it, and an outcome may come.
+	tooLarge := err != nil && strings.Contains(err.Error(), fmt.Sprintf("message size %d ", len(m.Body)))
+	if tooLarge {
+		d.stopWaiting(f, true)
+		return sess.reason()
+	}
 	if refused != nil {
-		d.forget(f, true)
-		p.end(refused) // a queue that is missing is declared by the next session
-		return fmt.Errorf("%w: %w", backlog.Skip, d.link.tell(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
+		d.stopWaiting(f, true)
+		sess.end(refused) // the next session declares a missing queue
+		return fmt.Errorf("%w: %w", backlog.Skip, d.sessions.logError(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
 	}
 	d.dispatched.Add(1)
 	d.mu.Lock()
-	f.until = time.Now().Add(d.Bound()) // the lease begins now
+	f.until = time.Now().Add(d.Bound()) // the lease has begun at the latest now
 	d.mu.Unlock()
 	select {
 	case a := <-f.answer:
-		if a.unheard {
+		if a.expired {
 			return fmt.Errorf("%w: no worker has taken it within %v", backlog.Skip, d.Lease)
 		}
 		return a.err()
 	case <-time.After(d.Bound()):
-		d.forget(f, true)
+		d.stopWaiting(f, true)
 		d.lost.Add(1)
 		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())
 	case <-ctx.Done():
-		d.forget(f, false)
+		d.stopWaiting(f, false)
 		return context.Cause(ctx)
 	}
 }
 
 var errStopped = fmt.Errorf("%w: stopped before it was dispatched", backlog.Skip)
 
-// start waits until the record may be dispatched. It does not wait for a record of which an
-// attempt may be out: the outcome of that can be settled only when this one has ended.
-func (d *Dispatch) start(ctx context.Context, hash uint64) (*session, error) {
+// waitUntilReady waits until a record may be dispatched, and returns the session for that. If an
+// attempt of the record may be in flight it returns at once: the engine can settle that
+// attempt's outcome only when this call has returned.
+func (d *Dispatch) waitUntilReady(ctx context.Context, hash uint64) (*session, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		d.mu.Lock()
-		out := d.mayBeOut(hash)
+		inFlight := d.mayBeInFlight(hash)
 		d.mu.Unlock()
-		if out {
-			return nil, errOut
+		if inFlight {
+			return nil, errInFlight
 		}
-		p, wait, err := d.ready(ctx)
+		sess, wait, err := d.ready(ctx)
 		switch {
 		case err == nil && wait <= 0:
-			return p, nil
+			return sess, nil
 		case err == nil:
 			pause = min(wait, time.Second)
 		case !errors.Is(err, backlog.ErrUnavailable):
@@ -329,54 +358,58 @@ func (d *Dispatch) start(ctx context.Context, hash uint64) (*session, error) {
 	}
 }
 
-// forget ends the wait for an attempt. over says that it cannot be out any more.
-func (d *Dispatch) forget(f *flight, over bool) {
+// stopWaiting ends the wait for an attempt. finished says that no worker can have it any more.
+func (d *Dispatch) stopWaiting(f *flight, finished bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.waiting, f.attempt)
-	if over {
-		delete(d.out, f.hash)
+	if finished {
+		delete(d.inFlight, f.hash)
 	}
 }
 
-// request returns the message for the record, and its ticket.
+// request returns the request for a record as a message, and its ticket.
 func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err error) {
 	t := ticketOf(r, d.Table, d.States)
 	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds(), Ticket: t.sign(d.Secret)}
 	if !r.Inserted.IsZero() {
 		q.Inserted = new(r.Inserted.UTC())
 	}
-	q.ID, _ = json.Marshal(r.Key) // which always is JSON
-	if q.Record, err = r.ColumnsJSON(); err != nil {
+	q.ID, _ = json.Marshal(r.Key) // never fails
+	q.Record, err = r.ColumnsJSON()
+	if err != nil {
 		return m, "", err
 	}
 	body, err := json.Marshal(q)
-	return message{"", workQueue(d.Name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}}, q.Ticket, err
+	p := amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}
+	return message{"", workQueue(d.Name), p}, q.Ticket, err
 }
 
-// Prepare reports nothing: a broker that is away is waited for.
+// Prepare implements [backlog.ConfiguredHandler]. It returns nil: if the broker is unavailable,
+// Handle waits for it.
 func (d *Dispatch) Prepare() error { return nil }
 
-// Describe implements [backlog.ConfiguredHandler]. What Inspect finds is shown instead.
+// Describe implements [backlog.ConfiguredHandler]. It says nothing: commands show what Inspect
+// finds.
 func (d *Dispatch) Describe() backlog.Description { return backlog.Description{} }
 
-// Close ends the session. Where nothing is out, the broker is told so.
+// Close ends the session. If no attempt is in flight, it deletes the mark queue first.
 func (d *Dispatch) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.link.current()
-	if p == nil {
+	sess := d.sessions.current()
+	if sess == nil {
 		return nil
 	}
 	now := time.Now()
-	maps.DeleteFunc(d.out, func(_ uint64, f *flight) bool { return now.After(f.until) })
+	maps.DeleteFunc(d.inFlight, func(_ uint64, f *flight) bool { return now.After(f.until) })
 	var err error
-	if d.mark.there && len(d.out) == 0 && now.After(d.hold) && !p.over() {
-		err = p.probe(context.Background(), func(ch *amqp.Channel) error {
-			return errorOf(ch.QueueDelete(outQueue(d.Name), false, false, false))
+	if d.mark.exists && len(d.inFlight) == 0 && now.After(d.holdUntil) && !sess.ended() {
+		err = sess.withChannel(context.Background(), func(ch *amqp.Channel) error {
+			return onlyError(ch.QueueDelete(markQueue(d.Name), false, false, false))
 		})
 	}
-	d.mark = mark{} // what is found later is another's
-	p.close()
-	return worded(err)
+	d.mark = marker{} // a mark that is found later is another process's
+	sess.close()
+	return explain(err)
 }

@@ -37,7 +37,7 @@ func newWorks(t *testing.T, records int) *works {
 		}
 	}
 	t.Cleanup(func() {
-		for _, name := range []string{workQueue(w.name), outcomeQueue(w.name), lostQueue(w.name), outQueue(w.name)} {
+		for _, name := range []string{workQueue(w.name), outcomeQueue(w.name), deadLetterQueue(w.name), markQueue(w.name)} {
 			ch.QueueDelete(name, false, false, false)
 		}
 	})
@@ -149,17 +149,17 @@ func TestDispatch(t *testing.T) {
 	if row := w.row(1); row.LastError != "boom" {
 		t.Errorf("%+v", row)
 	}
-	if !w.has(outQueue(w.name)) {
+	if !w.has(markQueue(w.name)) {
 		t.Error("the mark is gone while the daemon runs")
 	}
 	if c := d.Counts(); c != (Counts{Up: true, Dispatched: 40, Settled: 40}) {
 		t.Errorf("%+v", c)
 	}
 	d.Close()
-	if w.has(outQueue(w.name)) {
+	if w.has(markQueue(w.name)) {
 		t.Error("the mark stays after a clean end")
 	}
-	for _, q := range []string{workQueue(w.name), outcomeQueue(w.name), lostQueue(w.name)} {
+	for _, q := range []string{workQueue(w.name), outcomeQueue(w.name), deadLetterQueue(w.name)} {
 		if n := w.ch.ready(q); n != 0 {
 			t.Errorf("%s has %d messages", q, n)
 		}
@@ -178,8 +178,8 @@ func TestDispatchExpired(t *testing.T) {
 	if row := w.row(1); row.Status != "NEW" || row.Attempts != 0 {
 		t.Errorf("%+v", row)
 	}
-	if len(d.out) != 0 {
-		t.Errorf("%v", d.out)
+	if len(d.inFlight) != 0 {
+		t.Errorf("%v", d.inFlight)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestDispatchDeaths(t *testing.T) {
 	}
 	report := make(chan backlog.Report)
 	go func() { report <- w.pass(w.engine(d, nil)) }()
-	for range mostDeliveries + 1 {
+	for range deliveryLimit + 1 {
 		testkit.Eventually(t, "a request", func() bool {
 			m, ok, err := w.ch.Get(workQueue(w.name), false)
 			return err == nil && ok && m.Nack(false, true) == nil
@@ -306,7 +306,7 @@ func TestDispatchInspect(t *testing.T) {
 			t.Errorf("%s: %d failures fewer than wanted:\n%s", what, failures, strings.Join(all, "\n"))
 		}
 	}
-	names := []string{workQueue(w.name), outcomeQueue(w.name), lostQueue(w.name)}
+	names := []string{workQueue(w.name), outcomeQueue(w.name), deadLetterQueue(w.name)}
 	for _, name := range names {
 		wants("nothing", 0, "queue "+name+": is not there yet")
 	}

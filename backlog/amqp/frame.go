@@ -9,12 +9,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// frameSize returns the size of the frame that has the properties and headers of a message.
-// AMQP has no way to divide it: where it is larger than the connection allows, the broker
-// closes the connection.
+// frameSize returns the size of the frame with the properties and headers of a message, in
+// bytes. AMQP cannot divide this frame: if it is larger than frame_max, the broker closes the
+// connection.
 func frameSize(p *amqp.Publishing) int {
 	size := 8 + 2 + 2 + 8 + 2 // of the frame, class, weight, size of the body, flags
-	for _, text := range []string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId} {
+	texts := []string{
+		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,
+	}
+	for _, text := range texts {
 		if text != "" {
 			size += 1 + len(text)
 		}
@@ -32,6 +35,7 @@ func frameSize(p *amqp.Publishing) int {
 	return size
 }
 
+// tableSize returns the size of a table of headers.
 func tableSize(t amqp.Table) int {
 	size := 4
 	for name, v := range t {
@@ -40,7 +44,7 @@ func tableSize(t amqp.Table) int {
 	return size
 }
 
-// fieldSize returns the size of a field with its kind.
+// fieldSize returns the size of a value in a table, with the byte for its type.
 func fieldSize(v any) int {
 	switch v := v.(type) {
 	case nil:
@@ -65,22 +69,24 @@ func fieldSize(v any) int {
 	return 1 + binary.Size(v) // a number or a bool
 }
 
-// deathSize is the most that the broker adds to the headers of a message that expires in a
-// queue: x-death and what it writes of the first and the last death.
-func deathSize(queue, exchange, key string) int {
+// maxDeathSize returns how many bytes the broker adds at most to the headers of a message that
+// expires in a queue: x-death, x-first-death-… and x-last-death-….
+func maxDeathSize(queue, exchange, key string) int {
 	return 512 + 3*(len(queue)+len(exchange)) + len(key)
 }
 
-// mostShort is the most bytes of a property and of the name of a header.
-const mostShort = 255
+// maxShortString is the longest short string of AMQP, in bytes: a property, or the name of a
+// header.
+const maxShortString = 255
 
-// tooLong names a property or a header that the client refuses to send; "" if there is none.
-func tooLong(p *amqp.Publishing) string {
+// tooLongProperty returns the name of a property that is longer than a short string, "header's
+// name" if the name of a header is, and "" if all fit.
+func tooLongProperty(p *amqp.Publishing) string {
 	for name, text := range map[string]string{
 		"content_type": p.ContentType, "content_encoding": p.ContentEncoding, "correlation_id": p.CorrelationId, "reply_to": p.ReplyTo,
 		"message_id": p.MessageId, "type": p.Type, "app_id": p.AppId,
 	} {
-		if len(text) > mostShort {
+		if len(text) > maxShortString {
 			return name
 		}
 	}
@@ -90,11 +96,12 @@ func tooLong(p *amqp.Publishing) string {
 	return ""
 }
 
+// hasLongName reports whether a value has a name, at any depth, that is too long.
 func hasLongName(v any) bool {
 	switch v := v.(type) {
 	case amqp.Table:
 		for name, field := range v {
-			if len(name) > mostShort || hasLongName(field) {
+			if len(name) > maxShortString || hasLongName(field) {
 				return true
 			}
 		}
@@ -104,19 +111,20 @@ func hasLongName(v any) bool {
 	return false
 }
 
-// foresee returns an error for a message that would end the connection. later is what the
-// broker adds before the message comes back.
-func (p *session) foresee(m *message, later int) error {
+// checkPublishable returns an error for a message for which the client or the broker would close
+// the connection. added is how many bytes the broker adds to the headers before the message
+// comes back.
+func (sess *session) checkPublishable(m *message, added int) error {
 	if err := m.Headers.Validate(); err != nil {
 		return fmt.Errorf("its headers cannot be published again: %w", err)
 	}
-	if name := tooLong(&m.Publishing); name != "" {
-		return fmt.Errorf("its %s is longer than the %d bytes that AMQP has for it", name, mostShort)
+	if name := tooLongProperty(&m.Publishing); name != "" {
+		return fmt.Errorf("its %s is longer than the %d bytes that AMQP has for it", name, maxShortString)
 	}
-	most := p.conns[0].Config.FrameSize
-	size := frameSize(&m.Publishing) + later
-	if most == 0 || size <= most {
+	frameMax := sess.conns[0].Config.FrameSize
+	size := frameSize(&m.Publishing) + added
+	if frameMax == 0 || size <= frameMax {
 		return nil
 	}
-	return fmt.Errorf("its headers and properties would take %d bytes with those of a retry, and the broker's frame_max is %d; its publisher must send less in headers, or the broker allow more", size, most)
+	return fmt.Errorf("its headers and properties would take %d bytes with those of a retry, and the broker's frame_max is %d; its publisher must send less in headers, or the broker allow more", size, frameMax)
 }

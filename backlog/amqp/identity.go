@@ -16,61 +16,63 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// keptKey is the header that keeps a message's first routing key where it has to come back
-// by another one.
-const keptKey = "x-backlog-routing-key"
+// originalKeyHeader is the header that keeps a message's original routing key if the message has
+// to come back to its queue by another key.
+const originalKeyHeader = "x-backlog-routing-key"
 
-// firstKey returns the routing key by which the message came first.
-func firstKey(d *amqp.Delivery) string {
-	if key, kept := d.Headers[keptKey].(string); kept {
+// originalKey returns the routing key with which the message was first published.
+func originalKey(d *amqp.Delivery) string {
+	if key, ok := d.Headers[originalKeyHeader].(string); ok {
 		return key
 	}
 	return d.RoutingKey
 }
 
-// ofOthers reports whether a header is written by the broker or by a retry, so that it
-// says nothing about what the publisher sent.
-func ofOthers(name string) bool {
-	return slices.Contains(notAgain, name) || name == keptKey || name == ownKey || name == retryInfo ||
+// isAddedHeader reports whether a header is written by the broker or by a retry and not by the
+// publisher.
+func isAddedHeader(name string) bool {
+	return slices.Contains(droppedHeaders, name) || name == originalKeyHeader || name == savedHeadersHeader || name == retryInfo ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// ownKey is the header that keeps the publisher's headers whose names a retry writes over.
-const ownKey = "x-backlog-headers"
+// savedHeadersHeader is the header that keeps the publisher's headers whose names a retry
+// overwrites.
+const savedHeadersHeader = "x-backlog-headers"
 
 // retryNames are the headers that a retry writes.
-var retryNames = []string{"backoff", "count"}
+var retryHeaderNames = []string{"backoff", "count"}
 
-// ownHeaders returns the publisher's headers with names that a retry writes over.
-func ownHeaders(headers amqp.Table) amqp.Table {
-	if failures(headers) > 0 {
-		own, _ := headers[ownKey].(amqp.Table)
-		return own
+// publisherHeaders returns the publisher's headers whose names a retry overwrites.
+func publisherHeaders(headers amqp.Table) amqp.Table {
+	if failureCount(headers) > 0 {
+		saved, _ := headers[savedHeadersHeader].(amqp.Table)
+		return saved
 	}
 	return retryHeaders(headers)
 }
 
-// retryHeaders returns those of the headers whose names a retry writes.
+// retryHeaders returns the headers whose names a retry writes.
 func retryHeaders(headers amqp.Table) amqp.Table {
 	list := make(amqp.Table)
-	for _, name := range retryNames {
-		if v, is := headers[name]; is {
+	for _, name := range retryHeaderNames {
+		if v, ok := headers[name]; ok {
 			list[name] = v
 		}
 	}
 	return list
 }
 
-// An identity is a digest of what makes a message of a queue the one it is. It stays the
-// same over deliveries, restarts and retries, since it covers only what the broker keeps
-// and a retry leaves alone.
+// An identity is a digest that tells the messages of all queues apart. It is the same for each
+// delivery, after restarts and after retries, since it covers only what neither the broker nor
+// a retry changes.
 type identity [sha256.Size]byte
 
-// String returns as much of the identity as tells messages apart.
+// String returns the first half of the identity in hexadecimal, which is enough to tell messages
+// apart.
 func (i identity) String() string { return hex.EncodeToString(i[:16]) }
 
-// identify returns the identity of a message of the queue. The timestamp counts only
-// without a message_id: a publisher that sends a message again dates it anew.
+// identify returns the identity of a message of the queue. The timestamp counts only without a
+// message_id, since a publisher that repeats a message gives it a new timestamp.
 func (s *Settings) identify(d *amqp.Delivery) identity {
 	w := digest{sha256.New()}
 	w.text(s.vhost())
@@ -79,25 +81,26 @@ func (s *Settings) identify(d *amqp.Delivery) identity {
 	if d.MessageId == "" {
 		w.value(d.Timestamp)
 	}
-	for _, part := range []string{firstKey(d), d.ContentType, d.ContentEncoding, d.Type, d.CorrelationId, d.ReplyTo, d.AppId} {
+	texts := []string{originalKey(d), d.ContentType, d.ContentEncoding, d.Type, d.CorrelationId, d.ReplyTo, d.AppId}
+	for _, part := range texts {
 		w.text(part)
 	}
 	w.number('p', uint64(d.Priority))
-	w.table(d.Headers, ofOthers)
-	w.table(ownHeaders(d.Headers), func(string) bool { return false })
+	w.table(d.Headers, isAddedHeader)
+	w.table(publisherHeaders(d.Headers), func(string) bool { return false })
 	w.bytes('b', d.Body)
 	return identity(w.Sum(nil))
 }
 
-// attempt returns a digest that tells apart also the attempts on a message.
+// attempt returns a digest that is different for each message and each attempt on it.
 func (i identity) attempt(headers amqp.Table) identity {
 	w := digest{sha256.New()}
 	w.bytes('i', i[:])
-	w.number('n', uint64(failures(headers)))
+	w.number('n', uint64(failureCount(headers)))
 	return identity(w.Sum(nil))
 }
 
-// vhost returns the vhost of the URL, which [Settings.Check] has seen to.
+// vhost returns the vhost of the URL, which [Settings.Check] has found valid.
 func (s *Settings) vhost() string {
 	if len(s.URL) == 0 {
 		return "/"
@@ -106,7 +109,8 @@ func (s *Settings) vhost() string {
 	return uri.Vhost
 }
 
-// A digest takes values in, each with its kind and its length.
+// A digest is a hash of values. Each is written with its kind and its length, so that different
+// sequences of values never give the same bytes.
 type digest struct{ hash.Hash }
 
 func (w digest) number(kind byte, n uint64) {
@@ -120,7 +124,7 @@ func (w digest) bytes(kind byte, b []byte) {
 
 func (w digest) text(s string) { w.bytes('s', []byte(s)) }
 
-// table takes in the fields in the order of their names, without those to leave out.
+// table writes the fields in the order of their names, except those to leave out.
 func (w digest) table(t amqp.Table, leaveOut func(name string) bool) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(t)), leaveOut)
 	w.number('t', uint64(len(names)))
@@ -130,8 +134,8 @@ func (w digest) table(t amqp.Table, leaveOut func(name string) bool) {
 	}
 }
 
-// value takes in a field of a header. Integers count by their value: brokers and clients
-// change their width.
+// value writes a field of a header. Integers of all widths are written alike, since brokers and
+// clients change the width.
 func (w digest) value(v any) {
 	switch v := v.(type) {
 	case string:

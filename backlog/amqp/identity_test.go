@@ -64,7 +64,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("sent again, it is %q", got)
 	}
 	counted := with(func(d *amqp.Delivery) {
-		d.Headers["backoff"], d.Headers["count"], d.Headers[ownKey] = int64(60), int64(1), amqp.Table{"count": int64(3)}
+		d.Headers["backoff"], d.Headers["count"], d.Headers[savedHeadersHeader] = int64(60), int64(1), amqp.Table{"count": int64(3)}
 	})
 	if got := seen[of(counted)]; got != "count" {
 		t.Errorf("with its own count retried, it is %q", got)
@@ -72,7 +72,7 @@ func TestIdentity(t *testing.T) {
 	retried := with(func(d *amqp.Delivery) {
 		d.RoutingKey, d.DeliveryTag, d.Redelivered, d.Exchange, d.DeliveryMode, d.Expiration, d.UserId = "orders", 9, true, "retry", 2, "1000", "guest"
 		for name, v := range map[string]any{
-			"count": int64(2), "backoff": int64(120), keptKey: "paid", "x-death": []any{}, "x-first-death-queue": "q", "x-last-death-reason": "r", "CC": []any{"x"},
+			"count": int64(2), "backoff": int64(120), originalKeyHeader: "paid", "x-death": []any{}, "x-first-death-queue": "q", "x-last-death-reason": "r", "CC": []any{"x"},
 			"x-delivery-count": int64(1), "x-acquired-count": int64(1), retryInfo: "[]", "list": []any{int32(1), "x"},
 		} {
 			d.Headers[name] = v
@@ -159,7 +159,7 @@ func TestOwnHeaders(t *testing.T) {
 				t.Errorf("%s: %s came %d times", form, id, n)
 			}
 		}
-		_, err := Look(*s).Redrive(t.Context(), "", false)
+		_, err := NewInspector(*s).Redrive(t.Context(), "", false)
 		b.check(err)
 		found := make(map[string]bool)
 		for range 2 {

@@ -36,8 +36,8 @@ func TestDispatchUnclean(t *testing.T) {
 		}
 		return len(out) == 2
 	})
-	first.link.current().cut() // as kill -9 does
-	<-first.link.current().gone
+	first.sessions.current().closeSockets() // as kill -9 does
+	<-first.sessions.current().closed
 	if err := w.ch.PublishWithContext(t.Context(), "", workQueue(w.name), true, false, amqp.Publishing{Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,22 +99,22 @@ func (w *works) killed() request {
 	}
 	go d.Handle(context.Background(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "killed"})
 	q := w.takeRequest()
-	d.lose()
+	d.loseConnection()
 	return q
 }
 
 // lose ends the session as kill -9, or the network, does.
-func (d *Dispatch) lose() {
-	p := d.link.current()
-	p.cut()
-	<-p.gone
+func (d *Dispatch) loseConnection() {
+	sess := d.sessions.current()
+	sess.closeSockets()
+	<-sess.closed
 }
 
 // held returns how long nothing is dispatched.
-func (d *Dispatch) held() time.Duration {
+func (d *Dispatch) holdTime() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Until(d.hold)
+	return time.Until(d.holdUntil)
 }
 
 // An outcome that comes while a new daemon holds back is settled then, by the pass that
@@ -132,11 +132,11 @@ func TestDispatchHeldBack(t *testing.T) {
 		defer close(over)
 		w.engine(d, nil).Pass(ctx, backlog.Pass{Tier: "1d", MaxAge: time.Hour})
 	}()
-	testkit.Eventually(t, "it is held back", func() bool { return d.held() > 0 })
+	testkit.Eventually(t, "it is held back", func() bool { return d.holdTime() > 0 })
 	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
 	testkit.Eventually(t, "the outcome is settled", func() bool { return w.row(1).Status == "SUCCESS" })
-	if d.held() < 20*time.Second || d.dispatched.Load() > 0 {
-		t.Errorf("%v are left, %d are dispatched", d.held(), d.dispatched.Load())
+	if d.holdTime() < 20*time.Second || d.dispatched.Load() > 0 {
+		t.Errorf("%v are left, %d are dispatched", d.holdTime(), d.dispatched.Load())
 	}
 	stop()
 	<-over
@@ -151,11 +151,11 @@ func TestDispatchGivesBack(t *testing.T) {
 	d := w.daemon()
 	testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	d.mu.Lock()
-	d.hold = time.Now().Add(time.Hour)
+	d.holdUntil = time.Now().Add(time.Hour)
 	d.mu.Unlock()
 	w.answer(outcome{AttemptID: q.AttemptID, Outcome: "success", Ticket: q.Ticket})
 	err := d.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "again"})
-	if !errors.Is(err, errOut) {
+	if !errors.Is(err, errInFlight) {
 		t.Error(err)
 	}
 }
@@ -176,25 +176,25 @@ func TestDispatchLostLock(t *testing.T) {
 	handle(d, "first")
 	w.takeRequest()
 	for range 2 {
-		d.lose()
+		d.loseConnection()
 		testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
 	}
 	handle(d, "second")
-	if q := w.takeRequest(); q.AttemptID != "second" || d.held() > 0 {
-		t.Errorf("%+v; it waits %v", q, d.held())
+	if q := w.takeRequest(); q.AttemptID != "second" || d.holdTime() > 0 {
+		t.Errorf("%+v; it waits %v", q, d.holdTime())
 	}
-	d.lose()
+	d.loseConnection()
 	once := w.daemon()
 	testkit.Eventually(t, "another process", func() bool { return once.Open(t.Context()) == nil })
 	once.mu.Lock()
-	once.hold = time.Time{}
+	once.holdUntil = time.Time{}
 	once.mu.Unlock()
 	handle(once, "of once")
 	w.takeRequest()
-	once.lose()
+	once.loseConnection()
 	testkit.Eventually(t, "the session", func() bool { return d.Open(t.Context()) == nil })
-	if d.held() < 59*time.Minute {
-		t.Errorf("it waits %v", d.held())
+	if d.holdTime() < 59*time.Minute {
+		t.Errorf("it waits %v", d.holdTime())
 	}
 }
 
@@ -227,7 +227,7 @@ func TestDispatchLost(t *testing.T) {
 		})
 	}
 	rec := &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "another"}
-	if err := d.Handle(t.Context(), rec); !errors.Is(err, errOut) {
+	if err := d.Handle(t.Context(), rec); !errors.Is(err, errInFlight) {
 		t.Errorf("a second attempt beside one that is out: %v", err)
 	}
 	testkit.Eventually(t, "both are lost", func() bool {
@@ -249,8 +249,8 @@ func TestDispatchLost(t *testing.T) {
 	if row := w.row(first); row.Status != "ERROR" || row.LastError != "late" {
 		t.Errorf("the guard has let the second one pass: %+v", row)
 	}
-	if !strings.Contains(w.log.String(), "result=settled") || len(d.out) != 0 {
-		t.Errorf("%v\n%s", d.out, w.log.String())
+	if !strings.Contains(w.log.String(), "result=settled") || len(d.inFlight) != 0 {
+		t.Errorf("%v\n%s", d.inFlight, w.log.String())
 	}
 	if c := d.Counts(); c != (Counts{Up: true, Dispatched: 2, Lost: 2, Late: 1, Stale: 1}) {
 		t.Errorf("%+v", c)
@@ -307,7 +307,7 @@ func TestDispatchTwice(t *testing.T) {
 				})
 			}
 			dropped(e, 4)
-			d.lose() // with nothing out: it is not held back
+			d.loseConnection() // with nothing out: it is not held back
 			d = w.daemon()
 			e = w.engine(d, observe)
 			e.OnDead = onDead
@@ -376,8 +376,8 @@ func TestDispatchAcknowledges(t *testing.T) {
 	testkit.Eventually(t, "the queues", func() bool { return w.has(outcomeQueue(w.name)) })
 	w.work(1, nothing)
 	<-s.asked
-	d.link.current().cut() // the daemon dies here
-	<-d.link.current().gone
+	d.sessions.current().closeSockets() // the daemon dies here
+	<-d.sessions.current().closed
 	testkit.Eventually(t, "the outcome is given back", func() bool { return w.ch.ready(outcomeQueue(w.name)) == 1 })
 	close(s.go_)
 	testkit.Eventually(t, "it comes again, and is late", func() bool {

@@ -13,22 +13,24 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// defaultLimit is the delivery limit of a quorum queue that names none, from RabbitMQ 4.0 on.
-const defaultLimit = 20
+// defaultDeliveryLimit is the delivery limit that RabbitMQ 4.0 and later give a quorum queue
+// that sets none.
+const defaultDeliveryLimit = 20
 
-// limitOf returns a finding if the queue drops a message after so many returns, since
-// it has no dead-letter exchange. AMQP tells nothing of policies.
-func (p *session) limitOf(ctx context.Context, queue string) []Finding {
-	if _, missing, err := p.inspect(ctx, queue); err != nil || missing {
+// inspectDeliveryLimit returns a finding if the queue has a delivery limit and no dead-letter
+// exchange: it drops a message that is redelivered more often. A policy of the broker may name
+// that exchange, but AMQP does not show policies.
+func (sess *session) inspectDeliveryLimit(ctx context.Context, queue string) []Finding {
+	if _, missing, err := sess.inspect(ctx, queue); err != nil || missing {
 		return nil
 	}
-	args, err := p.argumentsOf(ctx, queue, nil)
+	args, err := sess.queueArguments(ctx, queue, nil)
 	if err != nil || args["x-queue-type"] != "quorum" || args["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	limit, given := args["x-delivery-limit"].(int64)
-	if !given && p.major >= 4 {
-		limit = defaultLimit
+	if !given && sess.major >= 4 {
+		limit = defaultDeliveryLimit
 	} else if !given || limit < 0 {
 		return nil
 	}
@@ -37,42 +39,48 @@ func (p *session) limitOf(ctx context.Context, queue string) []Finding {
 	return []Finding{{Name: "delivery limit of queue " + queue, Problem: problem, Warning: true}}
 }
 
-// differs finds, in the text of the refusal, an argument that a queue has otherwise: its type
-// is named where it is not that of the declaration.
-var differs = sync.OnceValue(func() *regexp.Regexp {
+// inequivalentArg matches the broker's error for a declaration that differs in one argument. Its
+// groups are the argument's name, the actual value with its type if the declaration has
+// another type, and the actual value without it.
+var inequivalentArg = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`inequivalent arg '([^']*)' .* but current is (?:the value '(.*)' of type '(\w+)'|'(.*)'|none)`)
 })
 
-// mostArguments bounds the arguments of a queue that are asked for.
-const mostArguments = 30
+// maxArguments bounds how many arguments of a queue are found out.
+const maxArguments = 30
 
-// argumentsOf returns the arguments of a queue that exists, which may be known already. The
-// broker does not list them, but it names the first by which a declaration differs.
-func (p *session) argumentsOf(ctx context.Context, queue string, known amqp.Table) (amqp.Table, error) {
+// queueArguments returns the arguments of an existing queue. AMQP does not list them, but the
+// broker refuses a declaration that differs, and names the first argument that does and its
+// actual value. So the queue is declared until the broker accepts the arguments, beginning
+// with known, which are those expected.
+func (sess *session) queueArguments(ctx context.Context, queue string, known amqp.Table) (amqp.Table, error) {
 	args := make(amqp.Table)
 	maps.Copy(args, known)
-	for range mostArguments {
-		err := p.probe(ctx, func(ch *amqp.Channel) error {
-			return errorOf(ch.QueueDeclare(queue, true, false, false, false, args))
+	for range maxArguments {
+		err := sess.withChannel(ctx, func(ch *amqp.Channel) error {
+			return onlyError(ch.QueueDeclare(queue, true, false, false, false, args))
 		})
 		var refusal *amqp.Error
 		if !errors.As(err, &refusal) {
 			return args, err
 		}
-		parts := differs().FindStringSubmatch(refusal.Reason)
+		parts := inequivalentArg().FindStringSubmatch(refusal.Reason)
 		if parts == nil {
 			return nil, err
 		}
-		name, value, kind := parts[1], parts[2], parts[3]
+		name := parts[1]
+		value := parts[2]
+		kind := parts[3]
 		if parts[4] != "" {
-			value, kind = parts[4], "number"
+			value = parts[4]
+			kind = "number"
 			if _, isText := args[name].(string); isText {
 				kind = "longstr"
 			}
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		switch {
-		case kind == "":
+		case kind == "": // the queue does not have it
 			delete(args, name)
 		case err == nil && !strings.HasSuffix(kind, "str"):
 			args[name] = n
@@ -82,5 +90,5 @@ func (p *session) argumentsOf(ctx context.Context, queue string, known amqp.Tabl
 			args[name] = value
 		}
 	}
-	return nil, fmt.Errorf("queue %s has more than %d arguments", queue, mostArguments)
+	return nil, fmt.Errorf("queue %s has more than %d arguments", queue, maxArguments)
 }

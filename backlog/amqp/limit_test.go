@@ -12,9 +12,9 @@ import (
 func TestLimitOf(t *testing.T) {
 	t.Parallel()
 	s, b := newBroker(t)
-	c := Look(*s)
+	c := NewInspector(*s)
 	defer c.Close()
-	p, err := c.open(t.Context())
+	sess, err := c.open(t.Context())
 	b.check(err)
 	quorum := func(more ...any) amqp.Table {
 		args := amqp.Table{"x-queue-type": "quorum"}
@@ -39,12 +39,12 @@ func TestLimitOf(t *testing.T) {
 	} {
 		_, err := b.QueueDeclare(s.Queue, true, false, false, false, test.args)
 		b.check(err)
-		p.major = test.major
-		found := p.limitOf(t.Context(), s.Queue)
+		sess.major = test.major
+		found := sess.inspectDeliveryLimit(t.Context(), s.Queue)
 		if (len(found) == 0) != (test.limit == 0) || test.limit > 0 && !strings.Contains(found[0].Problem, fmt.Sprintf("more than %d times", test.limit)) {
 			t.Errorf("%v on %d: %+v", test.args, test.major, found)
 		}
-		got, err := p.argumentsOf(t.Context(), s.Queue, nil)
+		got, err := sess.queueArguments(t.Context(), s.Queue, nil)
 		if err != nil || len(got) != len(test.args) {
 			t.Errorf("%v: %v %v", test.args, got, err)
 		}

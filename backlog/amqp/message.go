@@ -21,24 +21,27 @@ import (
 	"backlog/backlog"
 )
 
-// columns are what a handler is given of a message. A body that is no UTF-8 is
+// columns are the columns of a message's record. A body that is not valid UTF-8 is in the column
 // body_base64.
 var (
 	columns       = []string{"id", "attempt", "routing_key", "redelivered", "properties", "headers", "body"}
 	binaryColumns = append(columns[:6:6], "body_base64")
 )
 
-// recordOf returns the message as a record. Its Status goes by the Ruby handler's
-// counting: new, or error where it has failed before. Its id is the publisher's, which may
-// be that of another message, too: what receivers are sent has the queue and the identity.
+// recordOf returns the message as a record. Its Status is "new", or "error" if the message has
+// failed before, by the headers that the Ruby handler counts with. Its key is the publisher's
+// message_id, which another message may have as well; its Identity is unique.
 func (s *Settings) recordOf(d *amqp.Delivery, i identity) backlog.Record {
-	n := failures(d.Headers)
+	n := failureCount(d.Headers)
 	id := cmp.Or(d.MessageId, i.String())
 	rec := backlog.Record{
-		Key: backlog.NewKey(id), Status: backlog.RowNew.String(), Inserted: d.Timestamp, Memory: &backlog.Memory{Failures: n},
+		Key:      backlog.NewKey(id),
+		Status:   backlog.RowNew.String(),
+		Inserted: d.Timestamp,
+		Memory:   &backlog.Memory{Failures: n},
 		Identity: []string{s.Queue, i.String()},
 		Names:    columns,
-		Values:   []any{id, int64(n) + 1, firstKey(d), d.Redelivered, asJSON(properties(d)), asJSON(jsonField(d.Headers)), string(d.Body)},
+		Values:   []any{id, int64(n) + 1, originalKey(d), d.Redelivered, asJSON(properties(d)), asJSON(jsonField(d.Headers)), string(d.Body)},
 	}
 	if d.MessageId != "" {
 		rec.Identity = []string{s.Queue, d.MessageId, i.String()}
@@ -47,12 +50,13 @@ func (s *Settings) recordOf(d *amqp.Delivery, i identity) backlog.Record {
 		rec.Status = backlog.RowError.String()
 	}
 	if !utf8.Valid(d.Body) {
-		rec.Names, rec.Values[6] = binaryColumns, d.Body
+		rec.Names = binaryColumns
+		rec.Values[6] = d.Body
 	}
 	return rec
 }
 
-// Body returns the body of the message that the record is, as it came.
+// Body returns the unchanged body of the message that became the record r.
 func Body(r *backlog.Record) []byte {
 	switch body := r.Values[len(r.Values)-1].(type) {
 	case string:
@@ -63,6 +67,7 @@ func Body(r *backlog.Record) []byte {
 	return nil
 }
 
+// asJSON encodes a value, or else its text.
 func asJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -71,10 +76,10 @@ func asJSON(v any) json.RawMessage {
 	return b
 }
 
-// jsonField returns a field of headers as JSON can have it, which knows only finite numbers.
+// jsonField returns a field of the headers with every number that JSON does not have as a text.
 func jsonField(v any) any { return mapField(v, finite) }
 
-// finite returns a number that JSON does not know as a text.
+// finite returns NaN and the infinities as texts, and every other value as it is.
 func finite(v any) any {
 	switch v := v.(type) {
 	case float32:
@@ -87,8 +92,8 @@ func finite(v any) any {
 	return v
 }
 
-// mapField returns a field in which f has replaced each value that is no table and no list, at
-// every depth.
+// mapField returns a field of the headers in which f has replaced each value at every depth that
+// is neither a table nor a list.
 func mapField(v any, f func(any) any) any {
 	switch v := v.(type) {
 	case []any:
@@ -112,7 +117,8 @@ func mapField(v any, f func(any) any) any {
 	return f(v)
 }
 
-// properties returns the message's properties by their names in AMQP, without headers.
+// properties returns the message's properties by their names in AMQP, without the headers and
+// without zero values.
 func properties(d *amqp.Delivery) map[string]any {
 	all := map[string]any{
 		"content_type": d.ContentType, "content_encoding": d.ContentEncoding, "correlation_id": d.CorrelationId, "reply_to": d.ReplyTo,
@@ -126,8 +132,8 @@ func properties(d *amqp.Delivery) map[string]any {
 	return all
 }
 
-// integer returns a number of a header as int64, which the broker does not tell from
-// others; nil for what is none.
+// integer returns an integer of a header as int64, since brokers and clients change its width. It
+// returns nil for other values.
 func integer(v any) any {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():
@@ -138,26 +144,29 @@ func integer(v any) any {
 	return nil
 }
 
-// failures returns how often the message has failed. A publisher's own header `count`
-// is none of ours: both sides write `backoff` beside it.
-func failures(headers amqp.Table) int {
+// failureCount returns how often the message has failed, by the header count. Without an integer
+// backoff, which the Ruby handler and this one write together with it, count is a header of the
+// publisher.
+func failureCount(headers amqp.Table) int {
 	n, counted := integer(headers["count"]).(int64)
-	if _, ours := integer(headers["backoff"]).(int64); ours && counted && n > 0 {
+	_, isRetry := integer(headers["backoff"]).(int64)
+	if isRetry && counted && n > 0 {
 		return int(min(n, 1_000_000))
 	}
 	return 0
 }
 
-// notAgain are the headers that [again] leaves out, as [ofOthers] says.
-var notAgain = append([]string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count"}, retryNames...)
+// droppedHeaders are headers that [copyMessage] leaves out; [isAddedHeader] knows more.
+var droppedHeaders = append([]string{"CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count"}, retryHeaderNames...)
 
-// again returns the message as it is published anew: with its properties and headers,
-// but for what would send it elsewhere, end it early, or belongs to the broker.
-func again(d *amqp.Delivery) amqp.Publishing {
+// copyMessage returns the message as it is published again, with its properties and headers. It
+// leaves out what would route the copy elsewhere or expire it, and what the broker or a retry
+// has added.
+func copyMessage(d *amqp.Delivery) amqp.Publishing {
 	headers := make(amqp.Table)
 	maps.Copy(headers, d.Headers)
-	maps.DeleteFunc(headers, func(name string, _ any) bool { return ofOthers(name) && name != retryInfo })
-	maps.Copy(headers, ownHeaders(d.Headers))
+	maps.DeleteFunc(headers, func(name string, _ any) bool { return isAddedHeader(name) && name != retryInfo })
+	maps.Copy(headers, publisherHeaders(d.Headers))
 	return amqp.Publishing{
 		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority,
 		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
@@ -165,30 +174,31 @@ func again(d *amqp.Delivery) amqp.Publishing {
 	}
 }
 
-// back returns the message as it is published to come back to its queue. Where it comes
-// back by another routing key it keeps its first one, and what a retry writes over it keeps, too.
-func (s *Settings) back(d *amqp.Delivery) amqp.Publishing {
-	p := again(d)
-	if own := ownHeaders(d.Headers); len(own) > 0 {
-		p.Headers[ownKey] = own
+// retryMessage returns the message as it is published to come back to its queue. Headers keep the
+// publisher's headers that a retry overwrites, and the original routing key if the message
+// comes back by another one.
+func (s *Settings) retryMessage(d *amqp.Delivery) amqp.Publishing {
+	p := copyMessage(d)
+	if saved := publisherHeaders(d.Headers); len(saved) > 0 {
+		p.Headers[savedHeadersHeader] = saved
 	}
-	if key := firstKey(d); s.backKey(key) != key {
-		p.Headers[keptKey] = key
+	if key := originalKey(d); s.retryKey(key) != key {
+		p.Headers[originalKeyHeader] = key
 	}
 	return p
 }
 
-// A failure is the form in which the Ruby handler writes to the error queue.
+// A failure is the body of a message in the error queue, in the form of the Ruby handler.
 type failure struct {
 	reason
-	Payload    string `json:"payload"`    // base64 with newlines, as Ruby's encode64 writes it
-	Properties string `json:"properties"` // likewise, of JSON
+	Payload    string `json:"payload"`    // the original body, by encode64
+	Properties string `json:"properties"` // the original properties as JSON, by encode64
 }
 
-// retryInfo is the header in which Kicks writes reasons.
+// retryInfo is the header in which Kicks writes the reasons of failures.
 const retryInfo = "retry_info"
 
-// A reason is what Kicks writes of an attempt, in a list beside the original body.
+// A reason says why an attempt has failed. Kicks writes a list of them as JSON.
 type reason struct {
 	Error    string `json:"error"`
 	Attempts int    `json:"num_attempts"`
@@ -196,13 +206,15 @@ type reason struct {
 	Message  string `json:"error_message,omitempty"`
 }
 
-// failed returns what goes to the error queue for a message whose attempts are over.
-func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Publishing {
-	p := again(d)
-	why := reason{outcome.Error, outcome.Memory.Failed(), outcome.At.Format(time.RFC3339), ""}
+// errorMessage returns what is published to the error queue for a message that is not tried
+// again.
+func (s *Settings) errorMessage(d *amqp.Delivery, outcome backlog.Settlement) amqp.Publishing {
+	p := copyMessage(d)
+	why := reason{Error: outcome.Error, Attempts: outcome.Memory.Failed(), FailedAt: outcome.At.Format(time.RFC3339)}
 	switch {
-	case outcome.Memory.Failed() <= s.Sneakers.MaxRetries:
-		why.Error, why.Message = "reject", outcome.Error
+	case outcome.Memory.Failed() <= s.Sneakers.MaxRetries: // rejected before the last retry
+		why.Error = "reject"
+		why.Message = outcome.Error
 	case strings.HasPrefix(outcome.Error, "timed out"):
 		why.Error = "timeout"
 	}
@@ -212,16 +224,16 @@ func (s *Settings) failed(d *amqp.Delivery, outcome backlog.Settlement) amqp.Pub
 	}
 	all := properties(d)
 	if len(d.Headers) > 0 {
-		all["headers"] = jsonField(d.Headers) // among them, as Bunny gives them
+		all["headers"] = jsonField(d.Headers) // Bunny, Ruby's client, has them among the properties
 	}
-	p.Body = asJSON(failure{why, encode64(d.Body), encode64(asJSON(all))})
+	p.Body = asJSON(failure{reason: why, Payload: encode64(d.Body), Properties: encode64(asJSON(all))})
 	p.ContentType = "application/json"
 	p.ContentEncoding = ""
 	return p
 }
 
-// encode64 is base64 as Ruby writes it: a newline after every 60 characters and at the
-// end.
+// encode64 is base64 as Ruby's encode64 writes it: with a newline after every 60 characters and at
+// the end.
 func encode64(b []byte) string {
 	var lines []byte
 	for line := range slices.Chunk(base64.StdEncoding.AppendEncode(nil, b), 60) {
@@ -230,11 +242,12 @@ func encode64(b []byte) string {
 	return string(lines)
 }
 
-// A ticket is what an outcome needs to be settled by whoever leads then: the row as it was
-// read. It is signed, so that a worker can settle no other row.
+// A ticket is the row as it was read, which a request carries and its outcome returns. By it any
+// daemon can settle the outcome, not only the one that has dispatched the record. It is signed:
+// a worker cannot settle another row.
 type ticket struct {
-	Table     string         `json:"table"`  // that the attempt is of
-	States    string         `json:"states"` // what Origin is of; other settings read rows otherwise
+	Table     string         `json:"table"`  // as in Dispatch
+	States    string         `json:"states"` // as in Dispatch; Origin has a meaning only with it
 	Row       backlog.Cursor `json:"row"`    // its key, with the types of its parts
 	Status    string         `json:"status"`
 	Failures  int            `json:"failures"`
@@ -245,6 +258,7 @@ type ticket struct {
 	AttemptID string         `json:"attempt_id"`
 }
 
+// ticketOf returns the ticket for a record.
 func ticketOf(r *backlog.Record, table, states string) ticket {
 	t := ticket{
 		Table: table, States: states, Row: backlog.Cursor{Key: r.Key}, Status: r.Status, Failures: r.Memory.Failed(),
@@ -256,7 +270,7 @@ func ticketOf(r *backlog.Record, table, states string) ticket {
 	return t
 }
 
-// record returns the record as far as a settlement needs it.
+// record returns the record, with the fields that a settlement needs.
 func (t *ticket) record() backlog.Record {
 	r := backlog.Record{
 		Key: t.Row.Key, Status: t.Status, Memory: &backlog.Memory{Failures: t.Failures}, Lane: t.Lane, Origin: t.Origin,
@@ -268,15 +282,16 @@ func (t *ticket) record() backlog.Record {
 	return r
 }
 
+// signature returns the HMAC-SHA256 of a text in base64.
 func signature(text, secret string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// sign returns the ticket as text.
+// sign returns the ticket as text: its JSON in base64, a dot and the signature.
 func (t *ticket) sign(secret string) string {
-	b, _ := json.Marshal(t) // texts and numbers
+	b, _ := json.Marshal(t) // never fails
 	text := base64.RawURLEncoding.EncodeToString(b)
 	return text + "." + signature(text, secret)
 }
@@ -287,8 +302,8 @@ var (
 	errOtherTable = errors.New("its ticket is of another table")
 )
 
-// readTicket returns what sign wrote. With errOtherTable the signature is not looked at:
-// that table's daemon may have another secret.
+// readTicket parses and verifies what sign has written. For errOtherTable it does not check the
+// signature, since the other table's daemon may have another secret.
 func readTicket(text, secret, table string) (t ticket, err error) {
 	payload, mac, _ := strings.Cut(text, ".")
 	b, err := base64.RawURLEncoding.DecodeString(payload)

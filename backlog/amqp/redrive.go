@@ -17,32 +17,33 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A Redriven is what Redrive has done.
-type Redriven struct {
-	Matched    int `json:"matched"` // published to the main exchange again, or to be
-	Unmatched  int `json:"unmatched"`
-	Unreadable int `json:"unreadable"` // in neither form
+// A RedriveReport counts the messages of the error queue by what Redrive did with them.
+type RedriveReport struct {
+	Matched    int `json:"matched"`    // published to the main exchange; in a dry run, to be published
+	Unmatched  int `json:"unmatched"`  // without the text in their error
+	Unreadable int `json:"unreadable"` // in an unknown form
 	Refused    int `json:"refused"`    // that the broker does not take
 }
 
-// Redrive looks at each message of the error queue once and gives those back to the
-// main exchange whose error has the text, as if they had never failed. Where dry is set
-// it only counts. What it leaves keeps its place, but for the mark that it was delivered
-// before.
-func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n Redriven, err error) {
-	p, err := c.open(ctx)
+// Redrive reads each message of the error queue once. If its error contains match, it publishes
+// the original message to the main exchange, as if it had never failed. In a dry run it only
+// counts. The other messages keep their place in the queue, and are marked as redelivered.
+//
+// A message that the broker refuses stays, and is named by the error.
+func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n RedriveReport, err error) {
+	sess, err := c.open(ctx)
 	if err != nil {
 		return n, err
 	}
 	queue := c.errorExchange()
-	defer c.Close() // what is not acknowledged goes back to its place
-	ready, missing, err := p.inspect(ctx, queue)
+	defer c.Close() // the broker requeues what is not acknowledged, in its place
+	ready, missing, err := sess.inspect(ctx, queue)
 	if err != nil || missing {
 		return n, err
 	}
 	var refused []error
-	for i := range ready.Messages { // held to the end: else get would meet them again
-		d, ok, err := p.get(ctx, queue)
+	for i := range ready.Messages { // unacknowledged until the end: get must not return them again
+		d, ok, err := sess.get(ctx, queue)
 		if err != nil || !ok {
 			return n, err
 		}
@@ -59,60 +60,63 @@ func (c *Source) Redrive(ctx context.Context, match string, dry bool) (n Redrive
 		if dry {
 			continue
 		}
-		exchange, key := c.mainKey(firstKey(&d))
-		one, err := c.redriveOne(ctx, p, &d, message{exchange, key, m})
+		exchange, key := c.mainRoute(originalKey(&d))
+		refusal, err := c.redriveOne(ctx, sess, &d, message{exchange, key, m})
 		if err != nil {
 			return n, fmt.Errorf("exchange %s, routing key %s: %w", exchange, key, err)
 		}
-		if one != nil {
+		if refusal != nil {
 			n.Matched--
 			n.Refused++
-			refused = append(refused, fmt.Errorf("message %s: %w", cmp.Or(m.MessageId, fmt.Sprint("number ", i+1)), one))
+			refused = append(refused, fmt.Errorf("message %s: %w", cmp.Or(m.MessageId, fmt.Sprint("number ", i+1)), refusal))
 		}
 	}
 	return n, refusals(refused)
 }
 
-// redriveOne publishes the message and acknowledges what it was. refused says that the broker
-// does not take this one, err that it takes none.
-func (c *Source) redriveOne(ctx context.Context, p *session, d *amqp.Delivery, m message) (refused, err error) {
-	if err := p.foresee(&m, 0); err != nil {
+// redriveOne publishes the message m and acknowledges its delivery d. refused says that the broker
+// does not take this message, err that it takes none.
+func (c *Source) redriveOne(ctx context.Context, sess *session, d *amqp.Delivery, m message) (refused, err error) {
+	if err := sess.checkPublishable(&m, 0); err != nil {
 		return err, nil
 	}
-	if int64(len(m.Body)) > p.taken.Load() {
-		if err := c.tryAlone(ctx, p, m); isTooLarge(err) {
+	if int64(len(m.Body)) > sess.largestAccepted.Load() {
+		err = c.publishOnOwnConnection(ctx, sess, m)
+		if isTooLarge(err) {
 			return err, nil
-		} else if err != nil {
-			return nil, err
 		}
-	} else if refused, err := p.post(ctx, m); cmp.Or(err, refused) != nil {
-		return nil, cmp.Or(err, refused)
+	} else {
+		returned, sendErr := sess.sendOne(ctx, m)
+		err = cmp.Or(sendErr, returned)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return nil, d.Ack(false)
 }
 
-// mostNamed is how many messages an error names.
-const mostNamed = 20
+// maxNamed is how many messages an error names.
+const maxNamed = 20
 
-// refusals returns an error that names the messages, nil if there are none.
+// refusals returns an error that names the refused messages, nil if there are none.
 func refusals(list []error) error {
 	if len(list) == 0 {
 		return nil
 	}
-	named := errors.Join(list[:min(len(list), mostNamed)]...)
+	named := errors.Join(list[:min(len(list), maxNamed)]...)
 	return fmt.Errorf("messages that the broker does not take, which stay in the error queue: %d\n%w", len(list), named)
 }
 
-// decode returns the message that ended in the error queue as it was published first, and
-// the text of its error.
+// decode returns a message of the error queue as it was first published, and the text of its
+// error. ok is false if the message is in an unknown form.
 func decode(d *amqp.Delivery) (m amqp.Publishing, text string, ok bool) {
-	m = again(d)
-	if info, is := d.Headers[retryInfo].(string); is { // Kicks: the body as it was
-		list := reasonsOf(info)
+	m = copyMessage(d)
+	if info, ok := d.Headers[retryInfo].(string); ok { // of Kicks: the body is unchanged
+		list := parseRetryInfo(info)
 		delete(m.Headers, retryInfo)
-		for _, r := range slices.Backward(list) { // the oldest are the publisher's
-			if was := propertiesOf(r.Properties); len(was) > 0 {
-				restore(&m, was)
+		for _, r := range slices.Backward(list) { // the oldest entry has the properties as published
+			if original := propertiesOf(r.Properties); len(original) > 0 {
+				restore(&m, original)
 				break
 			}
 		}
@@ -139,16 +143,16 @@ func decode(d *amqp.Delivery) (m amqp.Publishing, text string, ok bool) {
 	return m, f.Error + " " + f.Message, true
 }
 
-// A recorded is what Kicks writes of an attempt.
-type recorded struct {
+// A retryInfoEntry is what Kicks writes about one attempt.
+type retryInfoEntry struct {
 	Error      string          `json:"error"`
 	Message    string          `json:"error_message"`
 	Properties json.RawMessage `json:"properties"`
 }
 
-// reasonsOf returns the attempts of a header retry_info, which is an object or, after the
-// second, a list with the newest first.
-func reasonsOf(info string) (list []recorded) {
+// parseRetryInfo returns the entries of a header retry_info, the newest first. The header is one
+// object, and from the second attempt on a list.
+func parseRetryInfo(info string) (list []retryInfoEntry) {
 	if json.Unmarshal([]byte(info), &list) == nil {
 		return list
 	}
@@ -157,34 +161,37 @@ func reasonsOf(info string) (list []recorded) {
 	return list
 }
 
-// restore gives the message the properties and headers that it had. Headers that it still
-// has are as they were, with the types that JSON does not know.
-func restore(m *amqp.Publishing, was map[string]any) {
+// restore gives the message the properties and headers that it had when it was published. Headers
+// that it still has are left alone: their types are exact, which those from JSON are not.
+func restore(m *amqp.Publishing, original map[string]any) {
 	text := func(name string) string {
-		s, _ := was[name].(string)
+		s, _ := original[name].(string)
 		return s
 	}
 	m.ContentType = text("content_type")
 	m.ContentEncoding = text("content_encoding")
-	for name, field := range map[string]*string{"correlation_id": &m.CorrelationId, "reply_to": &m.ReplyTo, "message_id": &m.MessageId, "type": &m.Type, "app_id": &m.AppId} {
+	fields := map[string]*string{
+		"correlation_id": &m.CorrelationId, "reply_to": &m.ReplyTo, "message_id": &m.MessageId, "type": &m.Type, "app_id": &m.AppId,
+	}
+	for name, field := range fields {
 		*field = cmp.Or(text(name), *field)
 	}
-	if n, is := was["priority"].(int64); is && n > 0 && n <= math.MaxUint8 {
+	if n, ok := original["priority"].(int64); ok && n > 0 && n <= math.MaxUint8 {
 		m.Priority = uint8(n)
 	}
-	if at, is := timestampOf(was["timestamp"]); is {
+	if at, ok := timestampOf(original["timestamp"]); ok {
 		m.Timestamp = at
 	}
-	headers, _ := was["headers"].(amqp.Table)
-	maps.Copy(m.Headers, ownHeaders(headers))
+	headers, _ := original["headers"].(amqp.Table)
+	maps.Copy(m.Headers, publisherHeaders(headers))
 	for name, v := range headers {
-		if _, has := m.Headers[name]; !has && !ofOthers(name) {
+		if _, has := m.Headers[name]; !has && !isAddedHeader(name) {
 			m.Headers[name] = v
 		}
 	}
 }
 
-// timestampOf reads a timestamp as we, Rails, Ruby and others write it.
+// timestampOf parses a timestamp as this program, Rails or Ruby writes it, or as Unix seconds.
 func timestampOf(v any) (at time.Time, ok bool) {
 	switch v := v.(type) {
 	case int64:
@@ -199,34 +206,36 @@ func timestampOf(v any) (at time.Time, ok bool) {
 	return at, false
 }
 
+// decode64 decodes base64 with or without line breaks.
 func decode64(text string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 }
 
-// propertiesOf reads a JSON object, or a JSON string with the text of a Ruby hash.
+// propertiesOf parses a JSON object, or a JSON string with a Ruby hash as inspect shows it. It
+// returns nil for anything else.
 func propertiesOf(raw []byte) map[string]any {
 	var v any
 	if decodeNumbers(raw, &v) != nil {
 		return nil
 	}
-	if text, is := v.(string); is {
+	if text, ok := v.(string); ok {
 		v = rubyValue(text)
 	}
 	object, _ := mapField(v, number).(amqp.Table)
 	return object
 }
 
-// decodeNumbers decodes the first value of raw. Numbers stay as they are written.
+// decodeNumbers decodes the first JSON value of raw. Numbers become json.Number.
 func decodeNumbers(raw []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode(v)
 }
 
-// number returns a number of JSON as headers have it.
+// number returns a json.Number as int64 or float64, and every other value as it is.
 func number(v any) any {
-	text, is := v.(json.Number)
-	if !is {
+	text, ok := v.(json.Number)
+	if !ok {
 		return v
 	}
 	if n, err := text.Int64(); err == nil {

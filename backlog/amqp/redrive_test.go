@@ -42,7 +42,7 @@ func TestRedrive(t *testing.T) {
 	}
 	redrive := func(match string, dry bool) string {
 		t.Helper()
-		c := Look(*s)
+		c := NewInspector(*s)
 		n, err := c.Redrive(t.Context(), match, dry)
 		b.check(err)
 		return fmt.Sprint(n)
@@ -85,9 +85,9 @@ func TestRedriveRefused(t *testing.T) {
 	for range 3 {
 		b.sendTo(failed, s.Queue, amqp.Publishing{Body: []byte(`{"error":"boom","num_attempts":6,"payload":"Z29vZA==\n","properties":""}`)})
 	}
-	c := Look(*s)
+	c := NewInspector(*s)
 	n, err := c.Redrive(t.Context(), "", false)
-	if n != (Redriven{Matched: 3, Refused: 1}) || err == nil || !strings.Contains(err.Error(), "stay in the error queue: 1\nmessage large: its headers and properties would take") {
+	if n != (RedriveReport{Matched: 3, Refused: 1}) || err == nil || !strings.Contains(err.Error(), "stay in the error queue: 1\nmessage large: its headers and properties would take") {
 		t.Errorf("%+v %v", n, err)
 	}
 	b.waitReady(s.Queue, 3)
@@ -101,9 +101,9 @@ func TestRedriveOurs(t *testing.T) {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
 			s, b := newBroker(t)
-			s.Exchange.Name, s.Sneakers.MaxRetries, s.Sneakers.ErrorBody = none, 0, body
-			c := Look(*s)
-			if n, err := c.Redrive(t.Context(), "", false); err != nil || n != (Redriven{}) {
+			s.Exchange.Name, s.Sneakers.MaxRetries, s.Sneakers.ErrorBody = noExchange, 0, body
+			c := NewInspector(*s)
+			if n, err := c.Redrive(t.Context(), "", false); err != nil || n != (RedriveReport{}) {
 				t.Errorf("without queues: %v %v", n, err)
 			}
 			stop, _ := serve(t, source(t, s), fails)
@@ -112,9 +112,9 @@ func TestRedriveOurs(t *testing.T) {
 			stop()
 			for _, test := range []struct {
 				match string
-				want  Redriven
-			}{{"another", Redriven{Unmatched: 1}}, {"boom", Redriven{Matched: 1}}} {
-				c := Look(*s)
+				want  RedriveReport
+			}{{"another", RedriveReport{Unmatched: 1}}, {"boom", RedriveReport{Matched: 1}}} {
+				c := NewInspector(*s)
 				if n, err := c.Redrive(t.Context(), test.match, false); err != nil || n != test.want {
 					t.Errorf("%s: %v %v", test.match, n, err)
 				}
@@ -165,7 +165,7 @@ func TestRestored(t *testing.T) {
 			CorrelationId: first.CorrelationId, ReplyTo: first.ReplyTo, Timestamp: first.Timestamp, AppId: first.AppId, Priority: first.Priority, Body: first.Body,
 		}
 		d.Headers["count"], d.Headers["backoff"] = int64(5), int64(960)
-		p := s.failed(&d, backlog.Settlement{Error: "boom", Memory: &backlog.Memory{Failures: 6}, At: at})
+		p := s.errorMessage(&d, backlog.Settlement{Error: "boom", Memory: &backlog.Memory{Failures: 6}, At: at})
 		return &amqp.Delivery{
 			Headers: p.Headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, Type: p.Type, MessageId: p.MessageId,
 			CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Timestamp: p.Timestamp, AppId: p.AppId, Priority: p.Priority, Body: p.Body,

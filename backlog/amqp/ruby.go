@@ -8,30 +8,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// rubyValue reads a value as Ruby's inspect shows it: a hash until 3.3 ({:a=>1, "b"=>2}) or
-// from 3.4 on ({a: 1, "b" => 2}), a list, a text, a number, true, false or nil. What it
-// does not know, such as a time, is a text; nil if the text ends too early.
+// rubyValue parses a value as Ruby's inspect shows it: a hash in the form before Ruby 3.4
+// ({:a=>1, "b"=>2}) or since ({a: 1, "b" => 2}), a list, a text, a number, true, false or nil.
+// Other values, such as a time, are returned as texts. It returns nil if the text is malformed.
 func rubyValue(text string) any {
-	p := &rubyText{rest: text}
+	p := &rubyParser{rest: text}
 	v := p.value()
-	if p.broken {
+	if p.malformed {
 		return nil
 	}
 	return v
 }
 
-// A rubyText is what is left to read.
-type rubyText struct {
-	rest   string
-	broken bool
-	depth  int
+// A rubyParser parses a text by recursive descent.
+type rubyParser struct {
+	rest      string
+	malformed bool
+	depth     int
 }
 
-// mostNested bounds hashes and lists in each other.
-const mostNested = 100
+// maxDepth bounds the nesting of hashes and lists.
+const maxDepth = 100
 
-// take reports whether the text goes on with a token, and goes on behind it.
-func (p *rubyText) take(token string) bool {
+// accept consumes white space and, if it comes next, the token, and reports whether it did.
+func (p *rubyParser) accept(token string) bool {
 	p.rest = strings.TrimLeft(p.rest, " \t\n")
 	rest, found := strings.CutPrefix(p.rest, token)
 	if found {
@@ -40,34 +40,36 @@ func (p *rubyText) take(token string) bool {
 	return found
 }
 
-// cut returns so many bytes, or what is left, and goes on behind them.
-func (p *rubyText) cut(n int) string {
+// next consumes and returns n bytes, fewer at the end of the text.
+func (p *rubyParser) next(n int) string {
 	text := p.rest[:min(n, len(p.rest))]
 	p.rest = p.rest[len(text):]
 	return text
 }
 
-func (p *rubyText) value() any {
+// value parses any value.
+func (p *rubyParser) value() any {
 	p.depth++
 	defer func() { p.depth-- }()
 	switch {
-	case p.depth > mostNested:
-		p.broken = true
+	case p.depth > maxDepth:
+		p.malformed = true
 		return nil
-	case p.take("{"):
+	case p.accept("{"):
 		return p.hash()
-	case p.take("["):
+	case p.accept("["):
 		return p.list()
-	case p.take(`"`):
+	case p.accept(`"`):
 		return p.quoted()
 	}
-	p.take(":") // of a symbol
-	return p.bare()
+	p.accept(":") // of a symbol
+	return p.unquoted()
 }
 
-func (p *rubyText) hash() amqp.Table {
+// hash parses a hash after its opening brace.
+func (p *rubyParser) hash() amqp.Table {
 	t := make(amqp.Table)
-	for !p.take("}") && !p.broken {
+	for !p.accept("}") && !p.malformed {
 		name := p.name()
 		t[name] = p.value()
 		p.separator("}")
@@ -75,47 +77,48 @@ func (p *rubyText) hash() amqp.Table {
 	return t
 }
 
-// name reads a name with what stands between it and its value.
-func (p *rubyText) name() (name string) {
-	symbol := p.take(":")
-	if p.take(`"`) {
+// name parses the key of a hash and the colon or arrow after it.
+func (p *rubyParser) name() (name string) {
+	symbol := p.accept(":")
+	if p.accept(`"`) {
 		name = p.quoted()
 	} else {
-		behind := strings.TrimLeft(p.rest, nameRunes)
-		name = p.cut(len(p.rest) - len(behind))
+		after := strings.TrimLeft(p.rest, nameRunes)
+		name = p.next(len(p.rest) - len(after))
 	}
-	if !p.take("=>") && (symbol || !p.take(":")) {
-		p.broken = true
+	if !p.accept("=>") && (symbol || !p.accept(":")) {
+		p.malformed = true
 	}
 	return name
 }
 
 const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_?!"
 
-func (p *rubyText) list() (list []any) {
+// list parses a list after its opening bracket.
+func (p *rubyParser) list() (list []any) {
 	list = []any{}
-	for !p.take("]") && !p.broken {
+	for !p.accept("]") && !p.malformed {
 		list = append(list, p.value())
 		p.separator("]")
 	}
 	return list
 }
 
-// separator goes on behind a comma, which may be missing only before the end.
-func (p *rubyText) separator(end string) {
-	if !p.take(",") && !strings.HasPrefix(p.rest, end) {
-		p.broken = true
+// separator consumes a comma, which may be missing only before the closing bracket.
+func (p *rubyParser) separator(end string) {
+	if !p.accept(",") && !strings.HasPrefix(p.rest, end) {
+		p.malformed = true
 	}
 }
 
-// bare reads what has no quotes.
-func (p *rubyText) bare() any {
+// unquoted parses a value without quotes.
+func (p *rubyParser) unquoted() any {
 	end := strings.IndexAny(p.rest, ",}]")
 	if end < 0 {
 		end = len(p.rest)
-		p.broken = p.depth > 1
+		p.malformed = p.depth > 1
 	}
-	text := strings.TrimSpace(p.cut(end))
+	text := strings.TrimSpace(p.next(end))
 	switch text {
 	case "nil":
 		return nil
@@ -131,16 +134,16 @@ func (p *rubyText) bare() any {
 	return text
 }
 
-// escapes are the letters behind a backslash that stand for another.
+// escapes are the letters that stand for another character after a backslash.
 var escapes = strings.NewReplacer("n", "\n", "t", "\t", "r", "\r", "e", "\x1b", "a", "\a", "b", "\b", "f", "\f", "v", "\v", "0", "\x00")
 
-// quoted reads a text up to its closing quote.
-func (p *rubyText) quoted() string {
+// quoted parses a text up to its closing quote.
+func (p *rubyParser) quoted() string {
 	var b strings.Builder
 	for {
 		i := strings.IndexAny(p.rest, `"\`)
 		if i < 0 || p.rest[i] == '\\' && i+1 == len(p.rest) {
-			p.broken = true
+			p.malformed = true
 			return ""
 		}
 		b.WriteString(p.rest[:i])
@@ -153,17 +156,17 @@ func (p *rubyText) quoted() string {
 	}
 }
 
-// escape reads what stands behind a backslash.
-func (p *rubyText) escape(b *strings.Builder) {
-	letter := p.cut(1)
+// escape parses what follows a backslash.
+func (p *rubyParser) escape(b *strings.Builder) {
+	letter := p.next(1)
 	var digits string
 	switch {
 	case letter == "u" && strings.HasPrefix(p.rest, "{"):
 		digits, p.rest, _ = strings.Cut(p.rest[1:], "}")
 	case letter == "u":
-		digits = p.cut(4)
+		digits = p.next(4)
 	case letter == "x":
-		digits = p.cut(2)
+		digits = p.next(2)
 	default:
 		b.WriteString(escapes.Replace(letter))
 		return
@@ -171,7 +174,7 @@ func (p *rubyText) escape(b *strings.Builder) {
 	n, err := strconv.ParseUint(digits, 16, 32)
 	switch {
 	case err != nil:
-		p.broken = true
+		p.malformed = true
 	case letter == "x":
 		b.WriteByte(byte(n))
 	default:

@@ -73,7 +73,7 @@ func TestRubyWorker(t *testing.T) {
 	redrive := func() {
 		t.Helper()
 		b.waitReady(s.Queue+"-error", 1)
-		c := Look(*s)
+		c := NewInspector(*s)
 		if n, err := c.Redrive(t.Context(), "", false); err != nil || n.Matched != 1 {
 			t.Fatalf("%+v %v", n, err)
 		}

@@ -21,182 +21,199 @@ import (
 	"backlog/backlog"
 )
 
-// How long the broker may take to answer. The client's calls have no end of their own
-// on a connection that is half open.
 const (
-	answerWithin = 10 * time.Second
-	heartbeat    = 10 * time.Second
+	// answerTimeout is how long the broker may take to answer. The client's own calls wait
+	// for ever on a connection that is half open.
+	answerTimeout = 10 * time.Second
+
+	heartbeat = 10 * time.Second
 )
 
-// A session is two connections, since one that publishes is not read from while the
-// broker is short of memory, and their channels. When anything of it closes all of it
-// is dropped: deliveries of one are never acknowledged on another.
+// A session is the connections to one broker and their channels. It has two connections, one
+// to publish and one to consume, since the broker stops reading from a connection that
+// publishes while it is short of memory. If any part of a session closes, the whole session
+// ends: a delivery must never be acknowledged on another channel than its own.
 type session struct {
 	conns   []*amqp.Connection
 	sockets []net.Conn
-	publish *amqp.Channel // in confirm mode; not changed while there are senders
-	consume *amqp.Channel // nil where it only publishes
+	publish *amqp.Channel // in confirm mode; not replaced while there are senders
+	consume *amqp.Channel // nil in a session that only publishes
 	returns <-chan amqp.Return
-	major   int             // of the broker's version
-	ctx     context.Context // done: the session is over, and its cause is why
+	major   int             // the major version of the broker
+	ctx     context.Context // done when the session has ended; the cause is why
 	end     context.CancelCauseFunc
-	gone    chan struct{} // closed: and its connections are
-	ready   atomic.Bool   // it is made ready to be used
-	gentle  atomic.Bool   // the loss of the channel to publish on does not end it
-	late    func()        // is called when a confirm does not come
-	taken   atomic.Int64  // the largest body that the broker has answered for
+	closed  chan struct{} // closed when the connections are
+
+	prepared        atomic.Bool  // it is ready for use
+	renewable       atomic.Bool  // a closed publishing channel is replaced and does not end the session
+	onLateConfirm   func()       // called when a publish confirm does not come in time
+	largestAccepted atomic.Int64 // the largest body that the broker has taken, in bytes
 
 	mu      sync.Mutex                    // guards conns and sockets
-	blocked atomic.Pointer[amqp.Blocking] // whether the broker takes no messages, and why; nil: it does
+	blocked atomic.Pointer[amqp.Blocking] // the last connection.blocked or unblocked; nil: neither has come
 
-	senders    atomic.Int64    // calls of send that wait for confirms; they begin under publishing
-	unclear    atomic.Int64    // 0: nothing is in returned, or on its way there
-	publishing sync.Mutex      // guards publish, what follows, and the order of what is published
-	returned   map[string]bool // names of messages that no queue took
+	senders        atomic.Int64    // calls of send that wait for confirms; increased with publishMu held
+	returnsPending atomic.Int64    // 0: returned is empty, and nothing is being moved to it
+	publishMu      sync.Mutex      // guards publish and returned, and the order of publishing
+	returned       map[string]bool // names of messages that no queue has taken
 }
 
+// maxReturns bounds the returned messages that wait to be collected, of all senders together. One
+// sender has at most [backlog.MaxGroup].
 // mostReturns bounds the messages that come back before they are looked at, of all who send. A
 // sender has at most [backlog.MaxGroup].
-const mostReturns = 4096
+const maxReturns = 4096
 
-// dial opens a session with one of the nodes, with a connection for each purpose, the first of
-// which is to publish. An error wraps backlog.ErrUnavailable where it may pass, and shows no
-// password.
+// dial opens a session with one of the nodes, tried in random order. It has a connection for
+// each purpose; the first purpose is "publish". An error wraps backlog.ErrUnavailable if a
+// later try may succeed, and shows no password.
 func dial(ctx context.Context, s *Settings, purposes ...string) (*session, error) {
 	errs := make([]error, len(s.URL))
 	for _, i := range rand.Perm(len(s.URL)) {
-		var p *session
-		if p, errs[i] = dialNode(ctx, s, s.URL[i], purposes); errs[i] == nil {
-			return p, nil
+		sess, err := dialNode(ctx, s, s.URL[i], purposes)
+		if err == nil {
+			return sess, nil
 		}
+		errs[i] = err
 	}
 	return nil, errors.Join(errs...)
 }
 
-// A link keeps a session, a new one when the last is over. Methods may be called
-// concurrently.
-type link struct {
-	dialing sync.Mutex
-	last    atomic.Pointer[session]
-	opened  bool // once: an error that no time heals is one of today
+// A sessionKeeper keeps a session, and opens a new one when that has ended. Methods may be
+// called concurrently.
+type sessionKeeper struct {
+	dialMu sync.Mutex
+	last   atomic.Pointer[session]
+	opened bool // a session was opened before: later errors of the configuration are taken as temporary
 
-	telling sync.Mutex
-	told    string // what was logged last, and when
-	at      time.Time
-	away    time.Time // when the broker was away last
+	logMu         sync.Mutex
+	lastLogged    string // the text of the last error in the log
+	lastLoggedAt  time.Time
+	unavailableAt time.Time // when the broker was unavailable last
 }
 
-// tell logs what somebody must mend, at most once a minute, and why the broker is away
-// when that has changed for 10 s: the first reason is the caller's to log. It returns the
-// error.
-func (l *link) tell(log *slog.Logger, err error) error {
+// logError logs an error of the broker and returns it. The same error is logged at most once a
+// minute. That the broker is unavailable is logged by the caller; only when the reason changes
+// is the new one logged here, at most every 10 s.
+func (k *sessionKeeper) logError(log *slog.Logger, err error) error {
 	if log == nil || err == nil {
 		return err
 	}
-	l.telling.Lock()
-	defer l.telling.Unlock()
-	text := "the broker refuses something"
+	k.logMu.Lock()
+	defer k.logMu.Unlock()
 	now := time.Now()
-	waits := errors.Is(err, backlog.ErrUnavailable)
-	first := waits && now.Sub(l.away) > time.Minute
-	if waits {
-		text = "the broker is still away, now for another reason"
-		l.away = now
-	}
-	if errors.Is(err, context.Canceled) || waits && !first && now.Sub(l.at) < answerWithin ||
-		err.Error() == l.told && (waits || now.Sub(l.at) < time.Minute) {
+	sameText := err.Error() == k.lastLogged
+	sinceLast := now.Sub(k.lastLoggedAt)
+	if !errors.Is(err, backlog.ErrUnavailable) {
+		if errors.Is(err, context.Canceled) || sameText && sinceLast < time.Minute {
+			return err
+		}
+		k.lastLogged = err.Error()
+		k.lastLoggedAt = now
+		log.Error("the broker refuses something", "error", err)
 		return err
 	}
-	l.told, l.at = err.Error(), now
+	first := now.Sub(k.unavailableAt) > time.Minute
+	k.unavailableAt = now
+	if errors.Is(err, context.Canceled) || sameText || !first && sinceLast < answerTimeout {
+		return err
+	}
+	k.lastLogged = err.Error()
+	k.lastLoggedAt = now
 	if !first {
-		log.Error(text, "error", err)
+		log.Error("the broker is still unavailable, now for another reason", "error", err)
 	}
 	return err
 }
 
 // current returns the last session, nil if there was none.
-func (l *link) current() *session { return l.last.Load() }
+func (k *sessionKeeper) current() *session { return k.last.Load() }
 
-// up reports whether there is a connection.
-func (l *link) up() bool {
-	p := l.current()
-	return p != nil && !p.over()
+// up reports whether there is a session.
+func (k *sessionKeeper) up() bool {
+	sess := k.current()
+	return sess != nil && !sess.ended()
 }
 
-// open returns the session, a new one if need be, which prepare has made ready.
-func (l *link) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
-	if p := l.current(); p != nil && p.ready.Load() && !p.over() {
-		return p, nil // the rule, and it waits for nobody
+// open returns the session. If the last has ended it dials a new one and calls prepare with it.
+func (k *sessionKeeper) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
+	if sess := k.current(); sess != nil && sess.prepared.Load() && !sess.ended() {
+		return sess, nil // the usual case, without the lock
 	}
-	l.dialing.Lock()
-	defer l.dialing.Unlock()
-	last := l.current()
-	if last != nil && !last.over() {
+	k.dialMu.Lock()
+	defer k.dialMu.Unlock()
+	last := k.current()
+	if last != nil && !last.ended() {
 		return last, nil
-	} else if last != nil && last.ready.Swap(false) { // once
-		l.tell(log, last.why())
 	}
-	p, err := dial(ctx, s, "publish", "consume")
+	if last != nil && last.prepared.Swap(false) { // logged once for each session
+		k.logError(log, last.reason())
+	}
+	sess, err := dial(ctx, s, "publish", "consume")
 	if err == nil {
-		p.late = func() { l.tell(log, errors.New(cmp.Or(p.err(), errLate).Error())) }
-		l.last.Store(p)
-		if err = prepare(p); err != nil {
-			p.end(err)
+		sess.onLateConfirm = func() { k.logError(log, errors.New(cmp.Or(sess.err(), errConfirmLate).Error())) }
+		k.last.Store(sess)
+		err = prepare(sess)
+		if err != nil {
+			sess.end(err)
 		}
 	}
-	if err != nil && l.opened && !errors.Is(err, backlog.ErrUnavailable) {
-		l.tell(log, err)
-		err = unavailable(err) // somebody may mend it
+	if err != nil && k.opened && !errors.Is(err, backlog.ErrUnavailable) {
+		k.logError(log, err)
+		err = unavailable(err) // it worked before, so it may be corrected
 	}
 	if err == nil {
-		p.ready.Store(true)
-		l.opened = true
+		sess.prepared.Store(true)
+		k.opened = true
 	}
-	return p, err
+	return sess, err
 }
 
+// dialNode opens a session with the node at url.
 func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
-	p := &session{gone: make(chan struct{}), returned: make(map[string]bool), late: func() {}}
-	p.ctx, p.end = context.WithCancelCause(context.Background())
-	context.AfterFunc(p.ctx, p.hangUp)
-	err := p.within(ctx, func() error { return p.open(s, url, purposes) })
+	sess := &session{closed: make(chan struct{}), returned: make(map[string]bool), onLateConfirm: func() {}}
+	sess.ctx, sess.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(sess.ctx, sess.closeConnections)
+	err := sess.withTimeout(ctx, func() error { return sess.open(s, url, purposes) })
 	if err != nil {
-		p.end(err)
-		p.cut() // also what was opened since its end
+		sess.end(err)
+		sess.closeSockets() // those too that were opened after end
 		uri, _ := amqp.ParseURI(url)
-		var hint string // what TLS refuses can come as a reset
+		var hint string // a refusal by TLS may arrive as a connection reset
 		if uri.Scheme == "amqps" && uri.CertFile == "" {
 			hint = " If it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
 		}
-		why := worded(err)
+		reason := explain(err)
 		if refusesVhost(err) {
-			why = noVhost(fmt.Sprintf("vhost %q", uri.Vhost))
+			reason = errNoVhost(fmt.Sprintf("vhost %q", uri.Vhost))
 		}
-		return nil, fmt.Errorf("%s: %w%s", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), why, hint)
+		return nil, fmt.Errorf("%s: %w%s", net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), reason, hint)
 	}
-	return p, nil
+	return sess, nil
 }
 
-func (p *session) open(s *Settings, url string, purposes []string) error {
-	for _, what := range purposes {
-		var size int // the client's own
-		reads := what == "consume" && strings.HasPrefix(url, "amqp:")
-		if reads {
-			size = amqp.FrameSizeUnlimited
+// open opens the connections and channels. Without TLS the one that consumes has no limit of
+// its frame size, see [tuneConn].
+func (sess *session) open(s *Settings, url string, purposes []string) error {
+	for _, purpose := range purposes {
+		frameSize := 0 // the client's default
+		unlimited := purpose == "consume" && strings.HasPrefix(url, "amqp:")
+		if unlimited {
+			frameSize = amqp.FrameSizeUnlimited
 		}
 		c, err := amqp.DialConfig(url, amqp.Config{
 			Heartbeat:  heartbeat,
-			FrameSize:  size,
-			Properties: amqp.Table{"connection_name": s.Name + " " + what, "product": "backlog"},
+			FrameSize:  frameSize,
+			Properties: amqp.Table{"connection_name": s.Name + " " + purpose, "product": "backlog"},
 			Dial: func(network, addr string) (net.Conn, error) {
-				socket, err := amqp.DefaultDial(answerWithin)(network, addr)
+				socket, err := amqp.DefaultDial(answerTimeout)(network, addr)
 				if err == nil {
-					p.mu.Lock()
-					p.sockets = append(p.sockets, socket)
-					p.mu.Unlock()
+					sess.mu.Lock()
+					sess.sockets = append(sess.sockets, socket)
+					sess.mu.Unlock()
 				}
-				if err == nil && reads {
-					return newTuned(socket), nil
+				if err == nil && unlimited {
+					return newTuneConn(socket), nil
 				}
 				return socket, err
 			},
@@ -204,171 +221,180 @@ func (p *session) open(s *Settings, url string, purposes []string) error {
 		if err != nil {
 			return err
 		}
-		p.mu.Lock()
-		p.conns = append(p.conns, c)
-		p.mu.Unlock()
+		sess.mu.Lock()
+		sess.conns = append(sess.conns, c)
+		sess.mu.Unlock()
 		version, _ := c.Properties["version"].(string)
-		p.major, _ = strconv.Atoi(strings.SplitN(version, ".", 2)[0])
-		go p.watch(c.NotifyClose(make(chan *amqp.Error, 1)))
-		go p.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
+		sess.major, _ = strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+		go sess.watch(c.NotifyClose(make(chan *amqp.Error, 1)))
+		go sess.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
 	}
-	err := p.openPublish()
+	err := sess.openPublish()
 	if err == nil && len(purposes) > 1 {
-		p.consume, err = p.conns[1].Channel()
+		sess.consume, err = sess.conns[1].Channel()
 	}
-	if err == nil && p.consume != nil {
-		go p.watch(p.consume.NotifyClose(make(chan *amqp.Error, 1)))
+	if err == nil && sess.consume != nil {
+		go sess.watch(sess.consume.NotifyClose(make(chan *amqp.Error, 1)))
 	}
 	return err
 }
 
-// openPublish opens the channel to publish on.
-func (p *session) openPublish() (err error) {
-	if p.publish, err = p.conns[0].Channel(); err != nil {
+// openPublish opens the channel that publishes, and puts it into confirm mode.
+func (sess *session) openPublish() error {
+	ch, err := sess.conns[0].Channel()
+	sess.publish = ch
+	if err != nil {
 		return err
 	}
-	p.returns = p.publish.NotifyReturn(make(chan amqp.Return, mostReturns))
-	go p.watchPublish(p.publish.NotifyClose(make(chan *amqp.Error, 1)))
-	return p.publish.Confirm(false)
+	sess.returns = sess.publish.NotifyReturn(make(chan amqp.Return, maxReturns))
+	go sess.watchPublish(sess.publish.NotifyClose(make(chan *amqp.Error, 1)))
+	return sess.publish.Confirm(false)
 }
 
-// watchPublish ends the session when the channel to publish on closes, unless it can be
+// watchPublish ends the session when the publishing channel closes, unless the channel can be
 // replaced.
-func (p *session) watchPublish(closed <-chan *amqp.Error) {
+func (sess *session) watchPublish(closed <-chan *amqp.Error) {
 	for err := range closed {
-		if !p.replaces() {
-			p.end(err)
+		if !sess.canReplaceChannel() {
+			sess.end(err)
 		}
 	}
 }
 
-// replaces reports whether a channel to publish on that was closed is replaced: the broker
-// has refused something that was published on it.
-func (p *session) replaces() bool { return p.gentle.Load() && !p.conns[0].IsClosed() }
+// canReplaceChannel reports whether a closed publishing channel is to be replaced. If the
+// connection is still open, the broker has closed the channel for a message that it refuses.
+func (sess *session) canReplaceChannel() bool {
+	return sess.renewable.Load() && !sess.conns[0].IsClosed()
+}
 
-// watch ends the session when one of its parts closes that we have not closed.
-func (p *session) watch(closed <-chan *amqp.Error) {
+// watch ends the session when a connection or channel is closed by the broker or the network.
+func (sess *session) watch(closed <-chan *amqp.Error) {
 	for err := range closed {
-		p.end(err)
+		sess.end(err)
 	}
 }
 
-// renew replaces the channel to publish on. p.publishing must be held, and there are no
-// senders.
-func (p *session) renew(ctx context.Context) {
-	old := p.publish
-	if err := p.within(ctx, func() error { return cmp.Or(p.openPublish(), old.Close()) }); err != nil {
-		p.end(err)
+// renewChannel replaces the publishing channel. sess.publishMu must be held, and there must be
+// no senders.
+func (sess *session) renewChannel(ctx context.Context) {
+	old := sess.publish
+	err := sess.withTimeout(ctx, func() error { return cmp.Or(sess.openPublish(), old.Close()) })
+	if err != nil {
+		sess.end(err)
 	}
 }
 
-func (p *session) watchBlocked(blocked <-chan amqp.Blocking) {
+// watchBlocked notes when the broker blocks publishers, and when it unblocks them.
+func (sess *session) watchBlocked(blocked <-chan amqp.Blocking) {
 	for b := range blocked {
-		p.blocked.Store(&b)
+		sess.blocked.Store(&b)
 	}
 }
 
-// within calls f, and closes the sockets when the broker does not answer it or ctx is
-// done.
-func (p *session) within(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("the broker has not answered within %v; it hangs, or the network drops what is sent", answerWithin))
+// withTimeout calls f, which calls the broker. It closes the sockets, which makes f fail, if f
+// takes longer than answerTimeout or ctx is done.
+func (sess *session) withTimeout(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("the broker has not answered within %v; it hangs, or the network drops what is sent", answerTimeout))
 	defer cancel()
-	cut := context.AfterFunc(ctx, p.cut)
+	stop := context.AfterFunc(ctx, sess.closeSockets)
 	err := f()
-	if !cut() && err != nil {
+	interrupted := !stop()
+	if interrupted && err != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// cut closes the sockets, which ends every call.
-func (p *session) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.sockets {
+// closeSockets closes the sockets, which ends every call of the client.
+func (sess *session) closeSockets() {
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	for _, s := range sess.sockets {
 		s.Close()
 	}
 }
 
-// hangUp closes the connections of a session that is over. Deliveries that were not
-// acknowledged are the broker's to give again.
-func (p *session) hangUp() {
-	force := time.AfterFunc(time.Second, p.cut)
-	p.mu.Lock()
-	conns := slices.Clone(p.conns)
-	p.mu.Unlock()
+// closeConnections closes the connections of a session that has ended, by force after a
+// second. The broker then redelivers what was not acknowledged.
+func (sess *session) closeConnections() {
+	force := time.AfterFunc(time.Second, sess.closeSockets)
+	sess.mu.Lock()
+	conns := slices.Clone(sess.conns)
+	sess.mu.Unlock()
 	for _, c := range conns {
 		_ = c.CloseDeadline(time.Now().Add(time.Second))
 	}
 	force.Stop()
-	p.cut()
-	close(p.gone)
+	sess.closeSockets()
+	close(sess.closed)
 }
 
 var errClosed = errors.New("closed")
 
-// close ends the session, and returns when its connections are closed.
-func (p *session) close() {
-	p.end(errClosed)
-	<-p.gone
+// close ends the session and waits until its connections are closed.
+func (sess *session) close() {
+	sess.end(errClosed)
+	<-sess.closed
 }
 
-// cancelled ends the session, as a consumer has ended, and returns why.
-func (p *session) cancelled(queue string) error {
-	if !p.consume.IsClosed() { // else the session is about to end, and knows why
-		p.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", queue))
+// consumerCancelled is called when a consumer has ended by itself. It ends the session and
+// returns why.
+func (sess *session) consumerCancelled(queue string) error {
+	if !sess.consume.IsClosed() { // a closed channel ends the session itself, with a better reason
+		sess.end(fmt.Errorf("the broker has ended the consumer; is the queue %s still there?", queue))
 	}
-	<-p.ctx.Done()
-	return p.err()
+	<-sess.ctx.Done()
+	return sess.err()
 }
 
-// why returns why the session is over.
-func (p *session) why() error { return worded(context.Cause(p.ctx)) }
+// reason returns why the session has ended.
+func (sess *session) reason() error { return explain(context.Cause(sess.ctx)) }
 
-// err returns why the session is over or cannot be used now, nil if it can. The next one
-// may do better.
-func (p *session) err() error {
-	if p.over() {
-		return unavailable(p.why())
+// err returns why the session cannot be used now: it has ended, or the broker blocks
+// publishers. The error wraps backlog.ErrUnavailable.
+func (sess *session) err() error {
+	if sess.ended() {
+		return unavailable(sess.reason())
 	}
-	if b := p.blocked.Load(); b != nil && b.Active {
+	if b := sess.blocked.Load(); b != nil && b.Active {
 		return unavailable(fmt.Errorf("the broker takes no messages for now: %s; `rabbitmqctl status` shows its alarms", b.Reason))
 	}
 	return nil
 }
 
-// refusesVhost reports whether the broker lets the user into no such vhost.
+// refusesVhost reports whether the vhost does not exist, or the user may not use it.
 func refusesVhost(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && (e == amqp.ErrVhost || e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"))
 }
 
-func noVhost(name string) error {
+// errNoVhost returns the error for a vhost that does not exist or may not be used.
+func errNoVhost(name string) error {
 	return fmt.Errorf("the broker has no %s, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why", name)
 }
 
 const noBroker = "; does RabbitMQ run and listen there?"
 
-// worded says what an error of the broker means and what to do about it. Those that
-// time can heal wrap backlog.ErrUnavailable.
-func worded(err error) error {
+// explain returns an error that says what an error of the broker means and what to do about it.
+// It wraps backlog.ErrUnavailable if the trouble may pass by itself.
+func explain(err error) error {
 	var e *amqp.Error
 	var socket *net.OpError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &socket): // its own text has ports, which change
+	case errors.As(err, &socket): // not its own text, which has a port that changes each time
 		return unavailable(fmt.Errorf("%s: %w"+noBroker, socket.Op, socket.Err))
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
 	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
 		return errors.New("the broker refuses the user or the password of the URL")
 	case refusesVhost(err):
-		return noVhost("vhost like that of the URL")
+		return errNoVhost("vhost like that of the URL")
 	case e == nil:
 		return unavailable(err)
 	case e.Code == amqp.FrameError:
-		parts := strings.Split(e.Reason, ": ") // likewise
+		parts := strings.Split(e.Reason, ": ") // without the port
 		return unavailable(errors.New("the connection was lost: " + parts[len(parts)-1] + noBroker))
 	case e.Code == amqp.AccessRefused:
 		return backlog.Worded("the user may not do that: "+e.Reason+"; `backlog check --sql` prints a source's rights, docs/workers.md a worker's", e)
@@ -384,13 +410,14 @@ func worded(err error) error {
 	return unavailable(errors.New(e.Reason))
 }
 
-// unavailable returns the error as one that may pass.
+// unavailable returns an error with the text of err that wraps backlog.ErrUnavailable.
 func unavailable(err error) error { return backlog.Worded(err.Error(), err, backlog.ErrUnavailable) }
 
-// probe calls f with a channel of its own: an error of the broker closes it.
-func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error {
-	return p.within(ctx, func() error {
-		ch, err := p.conns[0].Channel()
+// withChannel calls f with a channel of its own, since the broker closes a channel for every
+// error.
+func (sess *session) withChannel(ctx context.Context, f func(*amqp.Channel) error) error {
+	return sess.withTimeout(ctx, func() error {
+		ch, err := sess.conns[0].Channel()
 		if err != nil {
 			return err
 		}
@@ -399,60 +426,63 @@ func (p *session) probe(ctx context.Context, f func(*amqp.Channel) error) error 
 	})
 }
 
-// errorOf returns the error of a call whose other result does not matter.
-func errorOf[T any](_ T, err error) error { return err }
+// onlyError drops the first result of a call and returns its error.
+func onlyError[T any](_ T, err error) error { return err }
 
-// get takes a message from the queue, if it has one.
-func (p *session) get(ctx context.Context, queue string) (d amqp.Delivery, ok bool, err error) {
-	err = p.within(ctx, func() error {
-		d, ok, err = p.consume.Get(queue, false)
+// get takes a message from the queue. ok is false if the queue is empty.
+func (sess *session) get(ctx context.Context, queue string) (d amqp.Delivery, ok bool, err error) {
+	err = sess.withTimeout(ctx, func() error {
+		d, ok, err = sess.consume.Get(queue, false)
 		return err
 	})
-	return d, ok, worded(err)
+	return d, ok, explain(err)
 }
 
-// A message is one to be published.
+// A message is what is published.
 type message struct {
 	exchange, key string
 	amqp.Publishing
 }
 
-// name tells messages apart where the broker may take one and not the other.
+// name is the same for messages that are routed alike: the broker returns all of them or none.
 func (m message) name() string {
 	return fmt.Sprint(m.exchange, "\n", m.key, "\n", integer(m.Headers["backoff"]), "\n", m.MessageId)
 }
 
-// errReturned says that no queue takes a message.
+// errReturned says that the broker has returned a message, since no queue is bound for it.
 var errReturned = errors.New("no queue is bound for it")
 
-// errUnknown says that the broker has closed the channel, for this message or another: it may
-// have this one.
-var errUnknown = unavailable(errors.New("the broker has closed the channel before it has confirmed the message"))
+// errUnconfirmed says that the broker has closed the channel because of this message or another
+// one. Whether it has this message is unknown.
+var errUnconfirmed = unavailable(errors.New("the broker has closed the channel before it has confirmed the message"))
 
-// errNacked says that the broker has not taken a message.
+// errNacked says that the broker has refused a message by basic.nack.
 var errNacked = errors.New("the broker has refused it, as by a queue that is full, or whose nodes are down: `rabbitmqctl list_queues name messages policy arguments online` shows why")
 
-// errLate says that a confirm has not come.
-var errLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queue lost most of its nodes? `rabbitmqctl list_queues name online` shows them", answerWithin)
+// errConfirmLate says that a publish confirm has not come in time.
+var errConfirmLate = fmt.Errorf("a message is not confirmed after %v; has a quorum queue lost most of its nodes? `rabbitmqctl list_queues name online` shows them", answerTimeout)
 
-// send publishes the messages and waits until the broker has answered for all, while
-// others may send, too. It returns an error for each, nil where a queue has it. The other
-// error says that nothing is known: the session is over, as it is when ctx is done
-// meanwhile. Messages with the same name share their fate; two calls at a time have none in common.
-// A channel that the broker closes leaves messages with errUnknown where the session replaces it.
-func (p *session) send(ctx context.Context, list []message) ([]error, error) {
-	defer context.AfterFunc(ctx, p.cut)() // a publish that has begun ends with its socket alone
+// send publishes the messages and waits for the publish confirms. It returns an error for each
+// message, nil if a queue has it. The second result says that nothing is known of any: the
+// session has ended. It ends, too, if ctx is done before send returns.
+//
+// send may be called concurrently, if no two calls at a time have messages of the same name.
+// Messages of the same name in one call get the same error. If the broker closes the channel
+// and the session replaces it, the messages without a confirm get errUnconfirmed.
+func (sess *session) send(ctx context.Context, list []message) ([]error, error) {
+	stop := context.AfterFunc(ctx, sess.closeSockets) // nothing else ends a publish that has begun
+	defer stop()
 	errs := make([]error, len(list))
-	ch, confirms, err := p.publishAll(list)
+	ch, confirms, err := sess.publishAll(list)
 	if err != nil {
-		p.end(err)
-		return errs, p.err()
+		sess.end(err)
+		return errs, sess.err()
 	}
 	var refused bool
 	for i, confirm := range confirms {
-		acked, err := p.confirmed(ch, confirm)
+		acked, err := sess.awaitConfirm(ch, confirm)
 		switch {
-		case errors.Is(err, errUnknown):
+		case errors.Is(err, errUnconfirmed):
 			errs[i] = err
 		case err != nil:
 			return errs, err
@@ -461,107 +491,110 @@ func (p *session) send(ctx context.Context, list []message) ([]error, error) {
 			refused = true
 		}
 	}
-	// A message that is returned comes before its confirm. Whoever takes it makes that unclear
-	// before: with nothing there, and then nothing unclear, all have a queue.
-	nothing := len(p.returns) == 0
-	last := p.senders.Add(-1) == 0
-	if nothing && p.unclear.Load() == 0 && !refused {
+	// The broker returns a message before it confirms it, and a sender sets returnsPending
+	// before it takes anything from returns. So if returns is empty, and returnsPending is 0
+	// after that, no message of this call was returned.
+	noReturns := len(sess.returns) == 0
+	last := sess.senders.Add(-1) == 0
+	if noReturns && sess.returnsPending.Load() == 0 && !refused {
 		return errs, nil
 	}
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	p.takeReturned(list, errs)
-	// RabbitMQ 3.10 refuses on a channel for ever what it has refused once while
-	// the node that led the queue was down.
-	if refused && last && p.senders.Load() == 0 && !p.over() {
-		p.renew(ctx)
+	sess.publishMu.Lock()
+	defer sess.publishMu.Unlock()
+	sess.collectReturned(list, errs)
+	// What RabbitMQ 3.10 refuses once while the node that leads the queue is down, it refuses
+	// on that channel for ever.
+	if refused && last && sess.senders.Load() == 0 && !sess.ended() {
+		sess.renewChannel(ctx)
 	}
 	return errs, nil
 }
 
-// takeReturned notes which of the messages no queue has taken. p.publishing must be held.
-func (p *session) takeReturned(list []message, errs []error) {
-	p.unclear.Store(1)
-	for range len(p.returns) {
-		r := <-p.returns
-		p.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
+// collectReturned takes the returned messages from the channel, and sets the errors of those in
+// list that are among them. sess.publishMu must be held.
+func (sess *session) collectReturned(list []message, errs []error) {
+	sess.returnsPending.Store(1)
+	for range len(sess.returns) {
+		r := <-sess.returns
+		sess.returned[message{r.Exchange, r.RoutingKey, amqp.Publishing{Headers: r.Headers, MessageId: r.MessageId}}.name()] = true
 	}
 	for i, m := range list {
-		if p.returned[m.name()] {
+		if sess.returned[m.name()] {
 			errs[i] = errReturned
 		}
 	}
 	for _, m := range list {
-		delete(p.returned, m.name())
+		delete(sess.returned, m.name())
 	}
-	p.unclear.Store(int64(len(p.returned)))
+	sess.returnsPending.Store(int64(len(sess.returned)))
 }
 
-// publishAll publishes the messages and returns the channel and a confirm for each, nil where
-// the broker has closed the channel before.
-func (p *session) publishAll(list []message) (ch *amqp.Channel, confirms []*amqp.DeferredConfirmation, err error) {
-	p.publishing.Lock()
-	defer p.publishing.Unlock()
-	if err := p.replace(); err != nil {
+// publishAll publishes the messages, and returns the channel and a confirm for each. A confirm is
+// nil if the broker had closed the channel by then.
+func (sess *session) publishAll(list []message) (ch *amqp.Channel, confirms []*amqp.DeferredConfirmation, err error) {
+	sess.publishMu.Lock()
+	defer sess.publishMu.Unlock()
+	if err := sess.replaceClosedChannel(); err != nil {
 		return nil, nil, err
 	}
-	p.senders.Add(1)
+	sess.senders.Add(1)
 	confirms = make([]*amqp.DeferredConfirmation, len(list))
 	for i, m := range list {
 		m.DeliveryMode = amqp.Persistent
-		confirms[i], err = p.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
-		if errors.Is(err, amqp.ErrClosed) && p.replaces() {
+		confirms[i], err = sess.publish.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.Publishing)
+		if errors.Is(err, amqp.ErrClosed) && sess.canReplaceChannel() {
 			break
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	return p.publish, confirms, nil
+	return sess.publish, confirms, nil
 }
 
-// replace replaces a channel that the broker has closed, when none waits for its confirms
-// any more. p.publishing must be held.
-func (p *session) replace() error {
-	for p.publish.IsClosed() && p.replaces() {
-		if p.senders.Load() == 0 {
-			clear(p.returned)
-			p.unclear.Store(0)
-			return p.within(p.ctx, p.openPublish)
+// replaceClosedChannel replaces a publishing channel that the broker has closed, as soon as no
+// sender waits for its confirms. sess.publishMu must be held; it is released while waiting.
+func (sess *session) replaceClosedChannel() error {
+	for sess.publish.IsClosed() && sess.canReplaceChannel() {
+		if sess.senders.Load() == 0 {
+			clear(sess.returned)
+			sess.returnsPending.Store(0)
+			return sess.withTimeout(sess.ctx, sess.openPublish)
 		}
-		p.publishing.Unlock() // who waits has its answer, and needs the lock
+		sess.publishMu.Unlock() // the senders have their confirms, and need the lock to return
 		time.Sleep(time.Millisecond)
-		p.publishing.Lock()
+		sess.publishMu.Lock()
 	}
 	return nil
 }
 
-// post is send for one message.
-func (p *session) post(ctx context.Context, m message) (refused, err error) {
-	errs, err := p.send(ctx, []message{m})
+// sendOne is send for one message. refused is the error of the message.
+func (sess *session) sendOne(ctx context.Context, m message) (refused, err error) {
+	errs, err := sess.send(ctx, []message{m})
 	return errs[0], err
 }
 
-// confirmed waits until the broker has answered for a message, and reports whether it has
-// taken it. An error says that nobody knows: the session is over.
-func (p *session) confirmed(ch *amqp.Channel, c *amqp.DeferredConfirmation) (acked bool, err error) {
+// awaitConfirm waits for a publish confirm and reports whether the broker has taken the message.
+// After an error that is unknown: the channel was closed, or the session has ended.
+func (sess *session) awaitConfirm(ch *amqp.Channel, c *amqp.DeferredConfirmation) (acked bool, err error) {
 	if c == nil {
-		return false, errUnknown
+		return false, errUnconfirmed
 	}
-	defer time.AfterFunc(answerWithin, p.late).Stop()
+	defer time.AfterFunc(answerTimeout, sess.onLateConfirm).Stop()
 	select {
 	case <-c.Done():
-	case <-p.ctx.Done():
+	case <-sess.ctx.Done():
 	}
 	closed := !c.Acked() && ch.IsClosed()
-	if closed && !p.over() && p.replaces() {
-		return false, errUnknown
+	if closed && !sess.ended() && sess.canReplaceChannel() {
+		return false, errUnconfirmed
 	}
-	if p.over() || closed {
-		<-p.ctx.Done() // why, is known by then
-		return false, p.err()
+	if sess.ended() || closed {
+		<-sess.ctx.Done() // then the reason is known
+		return false, sess.err()
 	}
 	return c.Acked(), nil
 }
 
-func (p *session) over() bool { return p.ctx.Err() != nil }
+// ended reports whether the session has ended.
+func (sess *session) ended() bool { return sess.ctx.Err() != nil }

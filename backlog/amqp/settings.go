@@ -1,8 +1,19 @@
-// Package amqp works with RabbitMQ: a queue as a Store of messages, whose failures wait
-// on the broker as the Sneakers backoff handler has them wait.
+// Package amqp works with RabbitMQ, in two ways that share sessions, publish confirms and the
+// declaration of queues.
 //
-// A [Source] is the Store. What it declares, and what others have declared before, is
-// told by [Settings.Topology]; [Redrive] gives back what ended in the error queue.
+// A [Source] is a queue as a [backlog.Store]: its messages are the records. A failed message is
+// published to a queue for its delay, whose messages expire into the first queue again, as the
+// backoff handler of the Ruby gem Sneakers does it. [Settings.Topology] lists all exchanges and
+// queues, [Source.Inspect] compares them with the broker's, and [Source.Redrive] publishes the
+// messages of the error queue again.
+//
+// A [Dispatch] is a [backlog.Handler] that sends the records of a table to workers on other
+// machines and waits for their outcomes. A [Worker] is the other side: it receives the requests
+// and runs a handler for each.
+//
+// A message is acknowledged only when what follows from it is safe: the broker has confirmed what
+// was published for it, or the row is written. So a lost connection or a crash may duplicate a
+// message, and never loses one.
 package amqp
 
 import (
@@ -21,50 +32,53 @@ import (
 	"backlog/backlog"
 )
 
-// Settings are what the configuration says of a queue as the source. URL may hold a
-// password and must not be printed.
+// Settings are the part of the configuration file for a [Source]. URL may hold a password and must
+// not be printed.
 type Settings struct {
-	// URL is amqp://user:password@host:port/vhost, or amqps:// with TLS, whose files
-	// stand in its query: cacertfile, certfile and keyfile. Of several, which are the
-	// nodes of a cluster, one that answers is taken.
+	// URL is amqp://user:password@host:port/vhost, or amqps:// with TLS, whose query names
+	// the files: cacertfile, certfile and keyfile. Several URLs are the nodes of a cluster:
+	// a session is opened with one that answers.
 	URL  []string `yaml:"url,env" want:"a URL or a list of them" required:"amqp://user:password@host/vhost"`
 	Name string   `yaml:"name"` // of the connection, as the broker shows it
 
 	Queue    string   `yaml:"queue" required:"primary"`
-	Quorum   bool     `yaml:"quorum"` // of a queue that is to be created
+	Quorum   bool     `yaml:"quorum"` // a queue that is created is a quorum queue
 	Declare  string   `yaml:"declare" words:"missing never all"`
 	Exchange Exchange `yaml:"exchange"`
-	Prefetch int      `yaml:"prefetch" max:"2000" why:"the broker keeps what is not acknowledged in memory"` // 0: as many as handlers run
+	Prefetch int      `yaml:"prefetch" max:"2000" why:"the broker keeps what is not acknowledged in memory"` // 0: the concurrency of the handler
 	Sneakers Sneakers `yaml:"sneakers"`
 
-	// Arguments are what an existing queue was declared with.
+	// Arguments are the arguments with which an existing queue was declared.
 	Arguments map[string]any `yaml:"queue_arguments"`
 
-	// ConsumerTimeout is how long the broker lets a message be unacknowledged.
+	// ConsumerTimeout is the broker's consumer_timeout: how long a message may be
+	// unacknowledged.
 	ConsumerTimeout time.Duration `yaml:"consumer_timeout" min:"1m"`
 }
 
-// An Exchange is where publishers send to. One called "none" is not declared.
+// An Exchange is the main exchange, to which publishers send. If its name is "none", there is no
+// such exchange: publishers use the default one.
 type Exchange struct {
 	Name        string   `yaml:"name"`
 	Type        string   `yaml:"type" words:"direct topic fanout headers"`
 	RoutingKeys []string `yaml:"routing_keys" want:"a routing key or a list of them"` // nil: the queue's name
 }
 
-// None is the name of the exchange that there is not.
-const none = "none"
+// noExchange is the name that stands for no main exchange.
+const noExchange = "none"
 
-// Sneakers are the options of the Ruby handler, with its defaults, and two of ours.
+// Sneakers are the options of the Ruby handler, under its names and with its defaults. ErrorBody
+// and Queues are additions.
 type Sneakers struct {
 	Base            time.Duration `yaml:"base,seconds"`
 	MaxRetries      int           `yaml:"max_retries" max:"50" why:"each has a queue of its own"`
-	BackoffExchange string        `yaml:"retry_backoff_exchange"` // "": the queue's name and -backoff
-	ErrorExchange   string        `yaml:"retry_error_exchange"`   // -error
-	RequeueExchange string        `yaml:"retry_requeue_exchange"` // -retry-requeue
+	BackoffExchange string        `yaml:"retry_backoff_exchange"` // "": the name of the queue and -backoff
+	ErrorExchange   string        `yaml:"retry_error_exchange"`   // "": … and -error
+	RequeueExchange string        `yaml:"retry_requeue_exchange"` // "": … and -retry-requeue
 	RoutingKey      string        `yaml:"retry_routing_key"`
-	Multiplier      int           `yaml:"multiplier" min:"1"` // milliseconds for a second
+	Multiplier      int           `yaml:"multiplier" min:"1"` // how many milliseconds make a second; less in tests
 	ErrorBody       string        `yaml:"error_body" words:"json original"`
-	Queues          string        `yaml:"queues" words:"classic quorum"` // of delays and errors
+	Queues          string        `yaml:"queues" words:"classic quorum"` // the kind of the queues for delays and errors
 }
 
 // NewSettings returns the defaults.
@@ -76,10 +90,10 @@ func NewSettings() *Settings {
 	}
 }
 
-// maxTTL is the longest that a queue may let a message live, in milliseconds.
+// maxTTL is the largest x-message-ttl of a queue, in milliseconds.
 const maxTTL = 315_360_000_000
 
-// Check reports what is wrong with the settings, and nothing of what is secret.
+// Check calls fail with each problem of the settings. Its texts show no secret.
 func (s *Settings) Check(fail func(field, problem string)) {
 	checkURLs(s.URL, fail)
 	k := &s.Sneakers
@@ -99,6 +113,7 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	}
 }
 
+// checkURLs calls fail with each URL that is invalid.
 func checkURLs(list []string, fail func(field, problem string)) {
 	for _, u := range list {
 		if _, err := amqp.ParseURI(u); err != nil {
@@ -107,25 +122,27 @@ func checkURLs(list []string, fail func(field, problem string)) {
 	}
 }
 
-// Unacknowledged is how long a message may be handled.
+// Unacknowledged returns how long a message may be unacknowledged, and so how long it may be
+// handled.
 func (s *Settings) Unacknowledged() time.Duration { return s.ConsumerTimeout }
 
-// UnmarshalText reads `exchange: none`.
+// UnmarshalText implements [encoding.TextUnmarshaler] for `exchange: none`.
 func (e *Exchange) UnmarshalText(text []byte) error {
-	if string(text) != none {
+	if string(text) != noExchange {
 		return errors.New("must be none, or a mapping such as {name: sneakers, type: direct}")
 	}
-	e.Name = none
+	e.Name = noExchange
 	return nil
 }
 
-// Policy returns when a message is tried again: (base + 15 s)·2^(n+1) after its n-th
-// failure, as the Ruby handler of this name does.
+// Policy returns the retry policy: a message is tried again (base + 15 s)·2^(n+1) after its n-th
+// failure, the formula of the Sneakers backoff handler, https://github.com/jondot/sneakers/pull/278.
 func (s *Settings) Policy() *backlog.Policy {
-	return &backlog.Policy{Name: "sneakers", Retries: s.Sneakers.MaxRetries, Wait: func(n int) (least, most time.Duration) {
-		wait := min(float64(s.Sneakers.Base+15*time.Second)*math.Exp2(float64(n)+1), float64(backlog.MaxWait))
-		return time.Duration(wait), time.Duration(wait)
-	}}
+	wait := func(n int) (least, most time.Duration) {
+		d := min(float64(s.Sneakers.Base+15*time.Second)*math.Exp2(float64(n)+1), float64(backlog.MaxWait))
+		return time.Duration(d), time.Duration(d)
+	}
+	return &backlog.Policy{Name: "sneakers", Retries: s.Sneakers.MaxRetries, Wait: wait}
 }
 
 // delays returns the delay after each failure, from the first to the last, in seconds.
@@ -136,15 +153,16 @@ func (s *Settings) delays() (list []int64) {
 	return list
 }
 
+// delay returns the delay after the n-th failure, in seconds.
 func (s *Settings) delay(n int) int64 {
 	wait, _ := s.Policy().Wait(n)
 	return int64(wait / time.Second)
 }
 
-// ttl returns the delay as the broker keeps it, in milliseconds.
+// ttl returns the x-message-ttl for a delay in seconds.
 func (s *Settings) ttl(delay int64) int64 { return delay * int64(s.Sneakers.Multiplier) }
 
-// Delays says how long messages wait after each failure.
+// Delays describes for people how long messages wait after each failure.
 func (s *Settings) Delays() string {
 	var list []string
 	for _, d := range s.delays() {
@@ -156,13 +174,15 @@ func (s *Settings) Delays() string {
 	return "after each failure " + strings.Join(list, ", ") + ", then the error queue"
 }
 
-// Shared returns the names of retry exchanges that do not begin with the queue's own.
+// Shared returns the names of the retry exchanges that other queues may share, since they do not
+// begin with the queue's name.
 func (s *Settings) Shared() []string {
 	return slices.DeleteFunc([]string{s.backoffExchange(), s.requeueExchange(), s.errorExchange()}, func(name string) bool {
 		return strings.HasPrefix(name, s.Queue+"-")
 	})
 }
 
+// routingKeys returns the keys that bind the queue to the main exchange.
 func (s *Settings) routingKeys() []string {
 	if len(s.Exchange.RoutingKeys) > 0 {
 		return s.Exchange.RoutingKeys
@@ -181,7 +201,7 @@ func (s *Settings) requeueExchange() string {
 	return cmp.Or(s.Sneakers.RequeueExchange, s.Queue+"-retry-requeue")
 }
 
-// arguments returns the arguments of the worker queue.
+// arguments returns the arguments of the main queue.
 func (s *Settings) arguments(major int) amqp.Table {
 	t := make(amqp.Table)
 	for name, v := range s.Arguments {
@@ -191,15 +211,15 @@ func (s *Settings) arguments(major int) amqp.Table {
 		t[name] = v
 	}
 	if s.Quorum {
-		maps.Copy(t, endless(major)) // a skip would count
+		maps.Copy(t, unlimitedQuorum(major)) // with a limit, skips would count
 	}
 	return t
 }
 
-// endless returns the arguments of a quorum queue that gives a message as often as need be.
-func endless(major int) amqp.Table {
+// unlimitedQuorum returns the arguments of a quorum queue without a delivery limit.
+func unlimitedQuorum(major int) amqp.Table {
 	t := amqp.Table{"x-queue-type": "quorum"}
-	if major >= 4 { // before there is no limit, and -1 drops a message
+	if major >= 4 { // before RabbitMQ 4 there is no limit, and -1 would drop messages
 		t["x-delivery-limit"] = int64(-1)
 	}
 	return t
@@ -210,6 +230,7 @@ func matches(pattern, key string) bool {
 	return matchWords(strings.Split(pattern, "."), strings.Split(key, "."))
 }
 
+// matchWords matches words: * stands for one word, # for any number of them.
 func matchWords(pattern, key []string) bool {
 	switch {
 	case len(pattern) == 0:
@@ -220,9 +241,9 @@ func matchWords(pattern, key []string) bool {
 	return len(key) > 0 && (pattern[0] == "*" || pattern[0] == key[0]) && matchWords(pattern[1:], key[1:])
 }
 
-// backKey returns the routing key by which a message comes back that came with key: the
-// same if it does, else one that [Settings.Check] has seen to.
-func (s *Settings) backKey(key string) string {
+// retryKey returns the routing key with which a message with the key comes back to the queue: the
+// same key if retry_routing_key matches it, otherwise one that does, see [Settings.Check].
+func (s *Settings) retryKey(key string) string {
 	pattern := s.Sneakers.RoutingKey
 	switch {
 	case matches(pattern, key):
@@ -233,20 +254,20 @@ func (s *Settings) backKey(key string) string {
 	return s.routingKeys()[0]
 }
 
-// mainKey returns the exchange and the routing key with which a message that once came
-// with key is published as a new one.
-func (s *Settings) mainKey(key string) (exchange, main string) {
+// mainRoute returns the exchange and the routing key with which a message that had the key is
+// published as a new one.
+func (s *Settings) mainRoute(key string) (exchange, routingKey string) {
 	keys := s.routingKeys()
 	switch {
-	case s.Exchange.Name == none:
-		return "", s.Queue // of the broker's default exchange
+	case s.Exchange.Name == noExchange:
+		return "", s.Queue // the default exchange
 	case slices.ContainsFunc(keys, func(k string) bool { return matches(k, key) }):
 		return s.Exchange.Name, key
 	}
 	return s.Exchange.Name, keys[0]
 }
 
-// A Queue is one that the broker should have, durable as all of it is.
+// A Queue is a durable queue that the broker should have.
 type Queue struct {
 	Name      string
 	Arguments amqp.Table // never nil
@@ -258,26 +279,38 @@ type Binding struct {
 	Arguments            amqp.Table // never nil
 }
 
-// A Topology is what the broker should have, in the order in which it is declared.
+// A Topology is what the broker should have. All of it is durable.
 type Topology struct {
 	Exchanges [][2]string // name and type
 	Queues    []Queue
 	Bindings  []Binding
 }
 
-// Topology returns what the settings ask for, from a broker of that major version.
-func (s *Settings) Topology(major int) (t Topology) {
-	backoff, requeue, failed := s.backoffExchange(), s.requeueExchange(), s.errorExchange()
-	t.Exchanges = [][2]string{{backoff, "headers"}, {requeue, "topic"}, {failed, "topic"}}
-	t.Queues = []Queue{{Name: s.Queue, Arguments: s.arguments(major)}, {Name: failed, Arguments: amqp.Table{}}}
+// Topology returns the exchanges, queues and bindings for the settings, for a broker of that major
+// version.
+func (s *Settings) Topology(major int) Topology {
+	backoff := s.backoffExchange()
+	requeue := s.requeueExchange()
+	failed := s.errorExchange() // also the name of the error queue
+	errorArguments := amqp.Table{}
 	if s.Sneakers.Queues == "quorum" {
-		t.Queues[1].Arguments = endless(major)
+		errorArguments = unlimitedQuorum(major)
 	}
-	t.Bindings = []Binding{{requeue, s.Queue, s.Sneakers.RoutingKey, amqp.Table{}}, {failed, failed, "#", amqp.Table{}}}
-	if s.Exchange.Name != none {
+	t := Topology{
+		Exchanges: [][2]string{{backoff, "headers"}, {requeue, "topic"}, {failed, "topic"}},
+		Queues: []Queue{
+			{Name: s.Queue, Arguments: s.arguments(major)},
+			{Name: failed, Arguments: errorArguments},
+		},
+		Bindings: []Binding{
+			{Exchange: requeue, Queue: s.Queue, Key: s.Sneakers.RoutingKey, Arguments: amqp.Table{}},
+			{Exchange: failed, Queue: failed, Key: "#", Arguments: amqp.Table{}},
+		},
+	}
+	if s.Exchange.Name != noExchange {
 		t.Exchanges = append(t.Exchanges, [2]string{s.Exchange.Name, s.Exchange.Type})
 		for _, key := range s.routingKeys() {
-			t.Bindings = append(t.Bindings, Binding{s.Exchange.Name, s.Queue, key, amqp.Table{}})
+			t.Bindings = append(t.Bindings, Binding{Exchange: s.Exchange.Name, Queue: s.Queue, Key: key, Arguments: amqp.Table{}})
 		}
 	}
 	for _, d := range s.delays() {
@@ -287,7 +320,7 @@ func (s *Settings) Topology(major int) (t Topology) {
 			maps.Copy(args, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 		}
 		t.Queues = append(t.Queues, Queue{Name: name, Arguments: args})
-		t.Bindings = append(t.Bindings, Binding{backoff, name, "", amqp.Table{"backoff": d}})
+		t.Bindings = append(t.Bindings, Binding{Exchange: backoff, Queue: name, Arguments: amqp.Table{"backoff": d}})
 	}
 	return t
 }

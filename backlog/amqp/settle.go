@@ -10,48 +10,50 @@ import (
 	"backlog/backlog"
 )
 
-// A writing is an outcome on its way to the broker.
-type writing struct {
-	*held
+// An outcomeWrite is one try to write an outcome to the broker.
+type outcomeWrite struct {
+	*unacked // nil: the message has been forgotten
 	backlog.Settlement
-	message   message // what is published for it, if anything is
-	published bool    // the broker has it
-	suspect   bool    // a connection was lost while it was published
+	message   message // what is published for it; unused for a success
+	published bool    // the broker has confirmed the message
+	suspect   bool    // as in keptOutcome
 	err       error   // why it is not settled
 }
 
-// Settle implements [backlog.Store]. An outcome whose message has to come again, since the
-// connection was lost, counts as settled: it is kept until then. One that the broker does
-// not take is returned, and published later: nothing else waits for it.
-func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
-	var list []*writing
+// Settle implements [backlog.Store]. If the connection was lost, an outcome counts as settled:
+// it is kept until the broker redelivers its message. An outcome that the broker refuses is
+// returned as unsettled, and retried until the broker takes it. No other outcome waits for it.
+func (c *Source) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+	var list []*outcomeWrite
 	c.mu.Lock()
 	for _, s := range group {
-		list = append(list, &writing{held: c.held[s.Record.Origin], Settlement: s})
+		list = append(list, &outcomeWrite{unacked: c.unacked[s.Record.Origin], Settlement: s})
 	}
 	c.mu.Unlock()
-	c.write(ctx, list)
-	c.write(ctx, c.cameAgain(list))
-	if ctx.Err() != nil && slices.ContainsFunc(list, func(w *writing) bool { return w.err != nil }) {
+	c.publishAndAck(ctx, list)
+	c.publishAndAck(ctx, c.redelivered(list))
+	failed := func(w *outcomeWrite) bool { return w.err != nil }
+	if ctx.Err() != nil && slices.ContainsFunc(list, failed) {
 		return nil, unavailable(context.Cause(ctx))
 	}
+	var unsettled []backlog.Unsettled
 	for i, w := range list {
-		if err := c.written(w); err != nil {
-			left = append(left, backlog.Unsettled{Index: i, Err: err})
+		if err := c.noteResult(w); err != nil {
+			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: err})
 		}
 	}
-	return left, nil
+	return unsettled, nil
 }
 
-// cameAgain returns those whose session was lost and whose messages have come again since,
-// to be written anew.
-func (c *Source) cameAgain(list []*writing) (again []*writing) {
+// redelivered returns the writes that have failed because their session ended, and whose
+// messages have been redelivered since. They can be tried again on the new delivery.
+func (c *Source) redelivered(list []*outcomeWrite) (again []*outcomeWrite) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range list {
-		h := c.held[w.Record.Origin]
-		if errors.Is(w.err, errSessionLost) && h != w.held {
-			w.held = h
+		u := c.unacked[w.Record.Origin]
+		if errors.Is(w.err, errSessionLost) && u != w.unacked {
+			w.unacked = u
 			w.err = nil
 			again = append(again, w)
 		}
@@ -59,21 +61,21 @@ func (c *Source) cameAgain(list []*writing) (again []*writing) {
 	return again
 }
 
-// write publishes what the outcomes publish, and acknowledges the messages for which the
-// broker has it.
-func (c *Source) write(ctx context.Context, list []*writing) {
-	var batch []*writing
+// publishAndAck publishes what each outcome publishes, and acknowledges the original message
+// when the broker has confirmed that. It leaves in err why an outcome could not be written.
+func (c *Source) publishAndAck(ctx context.Context, list []*outcomeWrite) {
+	var batch []*outcomeWrite
 	for _, w := range list {
 		switch {
-		case w.held == nil || w.session.over():
+		case w.unacked == nil || w.session.ended():
 			w.err = errSessionLost
-		case w.done || w.published || w.Target == backlog.RowSuccess:
+		case w.acked || w.published || w.Target == backlog.RowSuccess: // nothing to publish
 		default:
-			w.message, w.err = c.message(w.held, w.Settlement)
+			w.message, w.err = c.outcomeMessage(w.unacked, w.Settlement)
 			switch {
 			case w.err != nil:
-			case c.alone(w):
-				c.publishAlone(ctx, w)
+			case c.needsOwnConnection(w):
+				c.publishIsolated(ctx, w)
 			default:
 				batch = append(batch, w)
 			}
@@ -81,17 +83,17 @@ func (c *Source) write(ctx context.Context, list []*writing) {
 	}
 	c.publishAll(ctx, batch)
 	for _, w := range list {
-		if w.err == nil && !w.done {
-			w.done = w.Ack(false) == nil
-			if !w.done {
+		if w.err == nil && !w.acked {
+			w.acked = w.Ack(false) == nil
+			if !w.acked {
 				w.err = errSessionLost
 			}
 		}
 	}
 }
 
-// publishAll publishes the messages of the batch, whose session is one.
-func (c *Source) publishAll(ctx context.Context, batch []*writing) {
+// publishAll publishes the messages of a batch, which have the same session.
+func (c *Source) publishAll(ctx context.Context, batch []*outcomeWrite) {
 	if len(batch) == 0 {
 		return
 	}
@@ -99,16 +101,16 @@ func (c *Source) publishAll(ctx context.Context, batch []*writing) {
 	for _, w := range batch {
 		list = append(list, w.message)
 	}
-	errs, err := c.publish(ctx, batch[0].session, list)
+	errs, err := c.publishDeclared(ctx, batch[0].session, list)
 	for i, w := range batch {
 		switch {
-		case err != nil && w.session.over():
-			w.err = errSessionLost // whether the broker has it is unknown
+		case err != nil && w.session.ended():
+			w.err = errSessionLost // it is unknown whether the broker has it
 			w.suspect = true
 		case err != nil:
 			w.err = err
-		case errors.Is(errs[i], errUnknown):
-			c.publishAlone(ctx, w)
+		case errors.Is(errs[i], errUnconfirmed):
+			c.publishIsolated(ctx, w)
 		case errs[i] != nil:
 			w.err = fmt.Errorf("exchange %s, routing key %s: %w", w.message.exchange, w.message.key, errs[i])
 		default:
@@ -117,145 +119,151 @@ func (c *Source) publishAll(ctx context.Context, batch []*writing) {
 	}
 }
 
-// written takes note of what has become of an outcome, and returns the error for the
-// engine.
-func (c *Source) written(w *writing) error {
+// noteResult forgets the message of an outcome that was written, keeps the outcome otherwise,
+// and returns the error for the engine.
+func (c *Source) noteResult(w *outcomeWrite) error {
 	origin := w.Record.Origin
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.held == nil {
+	if w.unacked == nil {
 		return errSessionLost
 	}
-	if w.err == nil || c.Most > 0 && errors.Is(w.err, errSessionLost) && c.held[origin] == w.held {
+	sessionLost := errors.Is(w.err, errSessionLost)
+	awaitsRedelivery := sessionLost && c.unacked[origin] == w.unacked
+	if w.err == nil || c.Most > 0 && awaitsRedelivery { // with Most, nothing waits for a redelivery
 		c.forget(origin)
 		return w.err
 	}
-	e := &ended{Settlement: w.Settlement, id: w.Record.Key.String(), at: time.Now(), published: w.published, suspect: w.suspect}
-	c.ended[origin] = e
-	if errors.Is(w.err, errSessionLost) {
-		if c.held[origin] != w.held { // it has come again
-			go c.insist(origin)
-		} else {
-			c.held[origin] = &held{session: w.session, attempt: w.attempt} // without its body
-		}
+	kept := &keptOutcome{Settlement: w.Settlement, id: w.Record.Key.String(), endedAt: time.Now(), published: w.published, suspect: w.suspect}
+	c.keptOutcomes[origin] = kept
+	switch {
+	case awaitsRedelivery:
+		c.unacked[origin] = &unacked{session: w.session, attempt: w.attempt} // without the body, to save memory
+		return nil
+	case sessionLost: // it has been redelivered already
+		go c.retryOutcome(origin)
 		return nil
 	}
-	c.refused(e, w.held, w.err)
-	go c.insist(origin)
+	c.noteRefusal(kept, w.unacked, w.err)
+	go c.retryOutcome(origin)
 	return w.err
 }
 
-// insist settles an outcome that was kept, however long the broker does not take it, until
-// the session is over.
-func (c *Source) insist(origin int) {
+// retryOutcome writes a kept outcome to the message's present delivery. While the broker
+// refuses it, it tries again after growing pauses, until the session ends.
+func (c *Source) retryOutcome(origin int) {
 	c.mu.Lock()
-	h, e := c.held[origin], c.ended[origin]
+	u := c.unacked[origin]
+	kept := c.keptOutcomes[origin]
 	c.mu.Unlock()
-	for pause := time.Second; h != nil && e != nil; pause = min(2*pause, time.Minute) {
-		if c.waits(e) && !backlog.Sleep(h.session.ctx, pause) {
+	for pause := time.Second; u != nil && kept != nil; pause = min(2*pause, time.Minute) {
+		if c.isRefused(kept) && !backlog.Sleep(u.session.ctx, pause) {
 			return
 		}
-		if c.insistOnce(origin, h, e) {
+		if c.retryOutcomeOnce(origin, u, kept) {
 			return
 		}
 	}
 }
 
-// waits reports whether the broker has refused the outcome.
-func (c *Source) waits(e *ended) bool {
+// isRefused reports whether the broker has refused the outcome.
+func (c *Source) isRefused(kept *keptOutcome) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return e.waits != nil
+	return kept.refusal != nil
 }
 
-// insistOnce tries once, and reports whether that is all that can be done with this delivery.
-// It waits for an attempt that was begun with the last one: the broker may take that.
-func (c *Source) insistOnce(origin int, h *held, e *ended) (done bool) {
-	e.writing.Lock()
-	defer e.writing.Unlock()
+// retryOutcomeOnce tries once, and returns true if nothing more can be done with this delivery:
+// the outcome is written, or the session has ended. It waits for a try on the previous
+// delivery that is still running, since that may succeed.
+func (c *Source) retryOutcomeOnce(origin int, u *unacked, kept *keptOutcome) (done bool) {
+	kept.retrying.Lock()
+	defer kept.retrying.Unlock()
 	c.mu.Lock()
-	current := c.held[origin] == h
+	current := c.unacked[origin] == u
 	c.mu.Unlock()
-	if !current || h.session.over() {
+	if !current || u.session.ended() {
 		return true
 	}
-	w := &writing{held: h, Settlement: e.Settlement, published: e.published, suspect: e.suspect || c.waits(e)}
-	// What is published on a connection of its own goes on when the session ends: else it
-	// would be unknown whether the broker has it.
-	ctx, cancel := context.WithTimeout(context.Background(), lateWithin)
+	w := &outcomeWrite{unacked: u, Settlement: kept.Settlement, published: kept.published, suspect: kept.suspect || c.isRefused(kept)}
+	// Not the session's context: a publish on a connection of its own must end with an answer
+	// even if the session ends.
+	ctx, cancel := context.WithTimeout(context.Background(), retryTimeout)
 	defer cancel()
-	c.write(ctx, []*writing{w})
-	return c.insisted(origin, e, w)
+	c.publishAndAck(ctx, []*outcomeWrite{w})
+	return c.noteRetry(origin, kept, w)
 }
 
-// lateWithin is how long the broker may take for an outcome that was kept.
-const lateWithin = 5 * time.Minute
+// retryTimeout bounds one try to write a kept outcome.
+const retryTimeout = 5 * time.Minute
 
-// insisted takes note of what has become of an outcome that was kept, and reports whether
-// that is all that can be done over this session.
-func (c *Source) insisted(origin int, e *ended, w *writing) bool {
+// noteRetry notes and logs the result of a retry. It returns true if nothing more can be done in
+// this session.
+func (c *Source) noteRetry(origin int, kept *keptOutcome, w *outcomeWrite) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.published = w.published
-	e.suspect = w.suspect
+	kept.published = w.published
+	kept.suspect = w.suspect
 	switch {
 	case w.err == nil:
-		if c.Log != nil && e.waits != nil {
-			c.Log.Info("an outcome that waited is published", "id", e.id, "outcome", e.Target.String())
+		if c.Log != nil && kept.refusal != nil {
+			c.Log.Info("an outcome that waited is published", "id", kept.id, "outcome", kept.Target.String())
 		}
 		c.forget(origin)
 		return true
-	case errors.Is(w.err, errSessionLost) || w.session.over():
+	case errors.Is(w.err, errSessionLost) || w.session.ended():
 		return true
 	}
-	if c.Log != nil && (e.waits == nil || e.waits.Error() != w.err.Error()) {
-		c.Log.Error("the outcome cannot be published for now; the message is held, and this process does not handle it again", "id", e.id, "outcome", e.Target.String(), "error", w.err)
+	if c.Log != nil && (kept.refusal == nil || kept.refusal.Error() != w.err.Error()) {
+		c.Log.Error("the outcome cannot be published for now; the message is held, and this process does not handle it again", "id", kept.id, "outcome", kept.Target.String(), "error", w.err)
 	}
-	c.refused(e, w.held, w.err)
+	c.noteRefusal(kept, w.unacked, w.err)
 	return false
 }
 
-// message returns what is published for a failure, an error where that would end the
-// connection.
-func (c *Source) message(h *held, s backlog.Settlement) (m message, err error) {
-	key := firstKey(&h.Delivery)
+// outcomeMessage returns what is published for a failure: a message for the error queue if the
+// record is dead, else one for the queue of its delay. It returns an error for a message for
+// which the broker or the client would close the connection.
+func (c *Source) outcomeMessage(u *unacked, s backlog.Settlement) (m message, err error) {
+	key := originalKey(&u.Delivery)
 	if s.Target == backlog.RowDead {
-		m = message{c.errorExchange(), key, c.failed(&h.Delivery, s)}
-		err = h.session.foresee(&m, 0)
+		m = message{c.errorExchange(), key, c.errorMessage(&u.Delivery, s)}
+		err = u.session.checkPublishable(&m, 0)
 		if err != nil && c.Sneakers.ErrorBody == "json" {
-			m.Headers = nil // the properties in the body have them
-			err = h.session.foresee(&m, 0)
+			m.Headers = nil // the body has them, too
+			err = u.session.checkPublishable(&m, 0)
 		}
 		return m, err
 	}
-	p := c.back(&h.Delivery)
+	p := c.retryMessage(&u.Delivery)
 	d := c.delay(min(s.Memory.Failed(), c.Sneakers.MaxRetries))
-	p.Headers["backoff"], p.Headers["count"] = d, int64(s.Memory.Failed())
-	m = message{c.backoffExchange(), c.backKey(key), p}
+	p.Headers["backoff"] = d
+	p.Headers["count"] = int64(s.Memory.Failed())
+	m = message{c.backoffExchange(), c.retryKey(key), p}
 	queue := fmt.Sprint(m.exchange, "-", d)
-	return m, h.session.foresee(&m, deathSize(queue, m.exchange, m.key))
+	return m, u.session.checkPublishable(&m, maxDeathSize(queue, m.exchange, m.key))
 }
 
-// publish is send, but what no queue takes is published once more, when its queue has been
-// declared.
-func (c *Source) publish(ctx context.Context, p *session, list []message) (errs []error, err error) {
-	errs, err = p.send(ctx, list)
+// publishDeclared publishes as [session.send] does. If no queue takes a message, it declares
+// the topology and publishes that message once more.
+func (c *Source) publishDeclared(ctx context.Context, sess *session, list []message) (errs []error, err error) {
+	errs, err = sess.send(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	for i, m := range list {
-		if !errors.Is(errs[i], errUnknown) {
-			p.took(len(m.Body))
+		if !errors.Is(errs[i], errUnconfirmed) {
+			sess.noteAccepted(len(m.Body))
 		}
 	}
 	if c.Declare != "never" && slices.Contains(errs, errReturned) {
-		if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
+		if err := sess.declare(ctx, c.Topology(sess.major), c.Declare); err != nil {
 			return nil, err
 		}
 	}
 	for i, m := range list {
 		if errs[i] == errReturned {
-			errs[i], err = p.post(ctx, m)
+			errs[i], err = sess.sendOne(ctx, m)
 		}
 		if err != nil {
 			return nil, err

@@ -13,36 +13,39 @@ import (
 	"backlog/backlog"
 )
 
-// A Source is a queue as a [backlog.Store]: its messages are records, a success is
-// acknowledged, a failure is published to the queue of its delay and, after the last,
-// to the error queue, and only then acknowledged. A crash between makes a copy of it and
-// loses none. Methods may be called concurrently.
+// A Source is a RabbitMQ queue as a [backlog.Store]; its messages are the records. A success
+// is acknowledged. A failure is published to the queue of its delay, or to the error queue
+// after the last retry, and acknowledged when the broker has confirmed that. A crash in
+// between leaves a copy of the message and never loses it.
+//
+// Methods may be called concurrently.
 type Source struct {
 	Settings
 
-	// Most, if not 0, is how many ready messages are taken, one by one; then the queue is
-	// as empty. Else messages are waited for.
+	// Most, if not 0, is how many ready messages are taken, one by one. Then the queue
+	// counts as empty. With 0 the source waits for messages.
 	Most int
 
-	Log *slog.Logger // of what somebody must mend at the broker; nil: none
+	Log *slog.Logger // logs what has to be corrected at the broker; nil: no log
 
-	link     link
-	looks    bool // at queues, and neither declares nor consumes
-	stopped  atomic.Bool
-	apart    sync.Mutex             // held while there is a connection for one message
-	calling  sync.Mutex             // held while the channel to consume on is asked for something
-	resume   time.Time              // no messages are taken before; calling guards it
-	stream   atomic.Pointer[stream] // nil with Most, and until resume
-	mu       sync.Mutex             // guards what follows
-	held     map[int]*held          // by Record.Origin
-	ended    map[int]*ended
-	orphans  map[identity][]int // those that were held when the session began; some may have come again since
-	behind   map[int][]*held    // of a worker: requests for a record that is still at work
-	freed    []*held            // likewise, for which nothing is at work any more
-	doubtful map[string]bool    // exchanges that have refused a message
-	last     int
+	sessions     sessionKeeper
+	inspectOnly  bool // it neither declares nor consumes
+	stopped      atomic.Bool
+	isolatedMu   sync.Mutex                   // held while a message is published on a connection of its own
+	consumeMu    sync.Mutex                   // held during calls on the channel that consumes
+	pausedUntil  time.Time                    // guarded by consumeMu
+	subscription atomic.Pointer[subscription] // nil with Most, and during a pause
 
-	read func(*held) (backlog.Record, error) // of a worker: makes a record of a request
+	mu            sync.Mutex           // guards the following
+	unacked       map[int]*unacked     // by Record.Origin
+	keptOutcomes  map[int]*keptOutcome // outcomes that are not written yet; by Record.Origin
+	redeliverable map[identity][]int   // Origins of the messages that were unacked when the session began
+	deferred      map[int][]*unacked   // of a worker: requests for a row that is being handled, by the Origin of that
+	runnable      []*unacked           // of a worker: deferred requests whose row is free again
+	refusing      map[string]bool      // exchanges that have refused a message
+	lastOrigin    int
+
+	decodeRequest func(*unacked) (backlog.Record, error) // of a worker, else nil: makes a record of a request
 }
 
 var (
@@ -50,258 +53,271 @@ var (
 	_ backlog.Pinger = (*Source)(nil)
 )
 
-// waitFor is how long a page waits for its first message.
-const waitFor = time.Second
+// firstMessageWait is how long Pending waits for the first message of a page.
+const firstMessageWait = time.Second
 
-// Up reports whether there is a connection to the broker.
-func (c *Source) Up() bool { return c.link.up() }
+// Up reports whether the source is connected to the broker.
+func (c *Source) Up() bool { return c.sessions.up() }
 
-// open returns the session, a new one if need be, which has the queues.
+// open returns the session, whose queues are declared and whose consumer has begun. It opens a
+// new one if the last has ended.
 func (c *Source) open(ctx context.Context) (*session, error) {
-	return c.link.open(ctx, c.Log, &c.Settings, func(p *session) error {
-		err := c.prepare(ctx, p)
-		if c.read != nil && isMissing(err) {
+	return c.sessions.open(ctx, c.Log, &c.Settings, func(sess *session) error {
+		err := c.prepare(ctx, sess)
+		if c.decodeRequest != nil && isMissing(err) {
 			err = unavailable(fmt.Errorf("there is no queue %s yet; the daemon makes it when it dispatches its first record", c.Queue))
 		}
 		return err
 	})
 }
 
-// prepare declares what is to be declared, and has messages sent.
-func (c *Source) prepare(ctx context.Context, p *session) error {
-	if c.looks {
+// prepare makes a new session ready: it declares the topology and begins to consume.
+func (c *Source) prepare(ctx context.Context, sess *session) error {
+	if c.inspectOnly {
 		return nil
 	}
-	if c.read == nil { // what a worker needs is the daemon's to declare
-		if err := p.declare(ctx, c.Topology(p.major), c.Declare); err != nil {
+	if c.decodeRequest == nil { // the daemon declares what a worker needs
+		if err := sess.declare(ctx, c.Topology(sess.major), c.Declare); err != nil {
 			return err
 		}
 	}
-	p.gentle.Store(c.read == nil)
-	c.expectAgain()
-	return errorOf(c.consume(ctx, p))
+	sess.renewable.Store(c.decodeRequest == nil)
+	c.expectRedeliveries()
+	return onlyError(c.consume(ctx, sess))
 }
 
-// A stream is the messages that the broker sends over a session.
-type stream struct {
-	session *session
-	list    chan amqp.Delivery // closed: the consumer has ended
-	tag     string             // of the consumer; Source.calling must be held
+// A subscription is the messages that the broker sends in a session. It begins with one
+// consumer, which [Source.replaceConsumer] may replace by another.
+type subscription struct {
+	session    *session
+	deliveries chan amqp.Delivery // closed when the last consumer has ended
+	tag        string             // of the present consumer; guarded by Source.consumeMu
 
-	consumers int          // after the first
-	feeds     atomic.Int64 // consumers whose messages come to the list
+	replacements  int          // how often the consumer was replaced
+	openConsumers atomic.Int64 // consumers that still forward to deliveries
 }
 
-// fed notes that no more comes of a consumer.
-func (s *stream) fed() {
-	if s.feeds.Add(-1) == 0 {
-		close(s.list)
+// consumerEnded notes that one of the consumers forwards no more messages.
+func (s *subscription) consumerEnded() {
+	if s.openConsumers.Add(-1) == 0 {
+		close(s.deliveries)
 	}
 }
 
-// consume has messages sent, unless it is too early, and returns them; nil: none come now.
-func (c *Source) consume(ctx context.Context, p *session) (*stream, error) {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	s := c.stream.Load()
-	if c.Most > 0 || s != nil || c.stopped.Load() || time.Now().Before(c.resume) {
+// consume returns the subscription, which the first call begins. It returns nil while no
+// messages are to be sent: with Most, after Stop, and in a pause.
+func (c *Source) consume(ctx context.Context, sess *session) (*subscription, error) {
+	c.consumeMu.Lock()
+	defer c.consumeMu.Unlock()
+	s := c.subscription.Load()
+	if c.Most > 0 || s != nil || c.stopped.Load() || time.Now().Before(c.pausedUntil) {
 		return s, nil
 	}
-	s = &stream{session: p, list: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
-	s.feeds.Add(1)
+	s = &subscription{session: sess, deliveries: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
+	s.openConsumers.Add(1)
 	if err := c.subscribe(ctx, s); err != nil {
 		return nil, err
 	}
-	c.stream.Store(s)
+	c.subscription.Store(s)
 	return s, nil
 }
 
-// subscribe begins the consumer that the tag names. c.calling must be held.
-func (c *Source) subscribe(ctx context.Context, s *stream) error {
-	p := s.session
-	return p.within(ctx, func() error {
-		if err := p.consume.Qos(max(1, c.Prefetch), 0, false); err != nil {
-			return worded(err)
+// subscribe begins a consumer with the subscription's tag. c.consumeMu must be held.
+func (c *Source) subscribe(ctx context.Context, s *subscription) error {
+	sess := s.session
+	return sess.withTimeout(ctx, func() error {
+		if err := sess.consume.Qos(max(1, c.Prefetch), 0, false); err != nil {
+			return explain(err)
 		}
-		list, err := p.consume.Consume(c.Queue, s.tag, false, false, false, false, nil)
+		list, err := sess.consume.Consume(c.Queue, s.tag, false, false, false, false, nil)
 		if err == nil {
-			go c.feed(s, list)
+			go c.forward(s, list)
 		}
-		return worded(err)
+		return explain(err)
 	})
 }
 
 // consumerTag names the first consumer of a channel.
 const consumerTag = "backlog"
 
-// feed passes messages on, so that a page takes all that have come: at most so many
-// are not acknowledged. What is still at work goes no further, and a request has the time
-// of its arrival.
-func (c *Source) feed(s *stream, list <-chan amqp.Delivery) {
-	defer s.fed()
+// forward sends what a consumer receives to the subscription's channel. The channel holds as
+// many messages as may be unacknowledged, so that a page gets all that have arrived. A
+// redelivered message that this process is still working on goes no further. A request gets
+// the time of its arrival.
+func (c *Source) forward(s *subscription, list <-chan amqp.Delivery) {
+	defer s.consumerEnded()
 	for d := range list {
-		if c.read != nil {
+		if c.decodeRequest != nil {
 			d.Timestamp = time.Now()
-		} else if c.adopt(s.session, &d) {
+		} else if c.adoptRedelivery(s.session, &d) {
 			continue
 		}
 		select {
-		case s.list <- d:
-		case <-s.session.ctx.Done(): // the broker gives it again
+		case s.deliveries <- d:
+		case <-s.session.ctx.Done(): // the broker redelivers it
 		}
 	}
 }
 
-// Stop has no more messages sent, and gives back those that no page has taken.
+// Stop cancels the consumer for good, and requeues the messages that no page has taken.
 func (c *Source) Stop() {
 	c.stopped.Store(true)
 	c.Pause(time.Now())
 }
 
-// Pause is Stop until then.
+// Pause does what Stop does until the given time; then a page consumes again.
 func (c *Source) Pause(until time.Time) {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	c.resume = until
-	s := c.stream.Swap(nil)
+	c.consumeMu.Lock()
+	defer c.consumeMu.Unlock()
+	c.pausedUntil = until
+	s := c.subscription.Swap(nil)
 	c.mu.Lock()
-	freed := c.freed
-	c.freed = nil
+	waiting := c.runnable
+	c.runnable = nil
 	c.mu.Unlock()
-	for _, h := range freed {
-		c.giveBack(h)
+	for _, u := range waiting {
+		c.requeue(u)
 	}
 	if s == nil {
 		return
 	}
-	p := s.session
-	_ = p.within(context.Background(), func() error { return p.consume.Cancel(s.tag, false) })
-	for d := range s.list {
-		c.giveBack(&held{Delivery: d, session: p})
+	sess := s.session
+	_ = sess.withTimeout(context.Background(), func() error { return sess.consume.Cancel(s.tag, false) })
+	for d := range s.deliveries {
+		c.requeue(&unacked{Delivery: d, session: sess})
 	}
 }
 
-// Open connects and declares, as the first page would.
-func (c *Source) Open(ctx context.Context) error { return errorOf(c.open(ctx)) }
+// Open connects, declares the topology and begins to consume, as the first page would.
+func (c *Source) Open(ctx context.Context) error { return onlyError(c.open(ctx)) }
 
-// Close ends the connections. The broker gives again what is not acknowledged. A later
-// page connects anew.
+// Close closes the connections. The broker redelivers what is not acknowledged. A later page
+// connects again.
 func (c *Source) Close() error {
-	if p := c.link.current(); p != nil {
-		p.close()
+	if sess := c.sessions.current(); sess != nil {
+		sess.close()
 	}
-	c.abandon()
+	c.forgetUnfinished()
 	return nil
 }
 
-// Ping implements [backlog.Pinger].
+// Ping implements [backlog.Pinger]. It reports the state of the session and sends nothing.
 func (c *Source) Ping(context.Context) error {
-	if p := c.link.current(); p != nil {
-		return c.link.tell(c.Log, p.err())
+	if sess := c.sessions.current(); sess != nil {
+		return c.sessions.logError(c.Log, sess.err())
 	}
 	return nil
 }
 
-// Pending implements [backlog.Store]. It waits a second for a message.
+// Pending implements [backlog.Store]. It waits a second for the first message. All messages
+// are in the fresh lane.
 func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Page, err error) {
 	if q.Lane != backlog.Fresh {
 		return page, nil
 	}
-	p, err := c.open(ctx)
-	if err == nil {
-		err = p.err()
-	}
-	if err == nil {
-		err = c.full(p)
-	}
-	var s *stream
-	if err == nil {
-		s, err = c.consume(ctx, p)
-	}
+	sess, s, err := c.usableSession(ctx)
 	if err != nil {
-		return page, c.link.tell(c.Log, err)
+		return page, c.sessions.logError(c.Log, err)
 	}
 	page.More = true
 	for len(page.Records) < q.Limit {
-		h, err := c.next(ctx, p, s, len(page.Records) == 0)
+		u, err := c.next(ctx, sess, s, len(page.Records) == 0)
 		if err != nil {
-			for i := range page.Records { // else they would take the place of the same messages when these come again
+			// The session has ended: the broker redelivers the messages of this page.
+			for i := range page.Records {
 				c.Release(&page.Records[i])
 			}
-			return backlog.Page{}, c.link.tell(c.Log, err)
+			return backlog.Page{}, c.sessions.logError(c.Log, err)
 		}
-		if h == nil {
+		if u == nil {
 			page.More = c.Most == 0
 			break
 		}
-		rec, err := c.record(h)
+		rec, err := c.record(u)
 		if err != nil {
-			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(h.MessageId), Err: err})
-			_ = h.Nack(false, false) // where the queue has a place for these, it goes there
-		} else if c.hold(h, &rec) {
+			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(u.MessageId), Err: err})
+			_ = u.Nack(false, false) // goes to the dead-letter exchange if the queue has one
+		} else if c.track(u, &rec) {
 			page.Records = append(page.Records, rec)
 		}
 	}
 	return page, nil
 }
 
-// record returns the message as a record.
-func (c *Source) record(h *held) (backlog.Record, error) {
-	if c.read != nil {
-		return c.read(h)
+// usableSession returns a session over which messages can be taken now, and its subscription,
+// which may be nil, see [Source.consume].
+func (c *Source) usableSession(ctx context.Context) (*session, *subscription, error) {
+	sess, err := c.open(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	i := c.identify(&h.Delivery)
-	h.attempt = i.attempt(h.Headers)
-	return c.recordOf(&h.Delivery, i), nil
+	if err := sess.err(); err != nil {
+		return nil, nil, err
+	}
+	if err := c.checkRefused(sess); err != nil {
+		return nil, nil, err
+	}
+	s, err := c.consume(ctx, sess)
+	return sess, s, err
 }
 
-// next returns the next message, nil if there is none; the first is waited for.
-func (c *Source) next(ctx context.Context, p *session, s *stream, first bool) (*held, error) {
-	if c.Most > 0 {
-		return c.get(ctx, p)
+// record returns a delivery as a record.
+func (c *Source) record(u *unacked) (backlog.Record, error) {
+	if c.decodeRequest != nil {
+		return c.decodeRequest(u)
 	}
-	if h := c.nextFreed(); h != nil {
-		return h, nil
+	i := c.identify(&u.Delivery)
+	u.attempt = i.attempt(u.Headers)
+	return c.recordOf(&u.Delivery, i), nil
+}
+
+// next returns the next delivery, nil if none has arrived. For the first of a page it waits.
+func (c *Source) next(ctx context.Context, sess *session, s *subscription, first bool) (*unacked, error) {
+	if c.Most > 0 {
+		return c.get(ctx, sess)
+	}
+	if u := c.nextRunnable(); u != nil {
+		return u, nil
 	}
 	if s == nil {
-		s = new(stream) // of which nothing comes
+		s = new(subscription) // its nil channel delivers nothing
 	}
 	var d amqp.Delivery
 	var ok bool
 	select {
-	case d, ok = <-s.list:
+	case d, ok = <-s.deliveries:
 	default:
 		if !first {
 			return nil, nil
 		}
 		select {
-		case d, ok = <-s.list:
-		case <-time.After(waitFor):
+		case d, ok = <-s.deliveries:
+		case <-time.After(firstMessageWait):
 			return nil, nil
 		case <-ctx.Done():
 			return nil, nil
 		}
 	}
 	if ok {
-		return &held{Delivery: d, session: s.session}, nil
+		return &unacked{Delivery: d, session: s.session}, nil
 	}
-	if c.stream.Load() == s { // neither stopped nor paused
-		return nil, p.cancelled(c.Queue)
+	if c.subscription.Load() == s { // neither stopped nor paused
+		return nil, sess.consumerCancelled(c.Queue)
 	}
 	return nil, nil
 }
 
-// get takes one message more, unless it was the last.
-func (c *Source) get(ctx context.Context, p *session) (*held, error) {
-	for c.last < c.Most {
-		c.calling.Lock()
-		d, ok, err := p.get(context.WithoutCancel(ctx), c.Queue) // what is being handled needs the session
-		c.calling.Unlock()
+// get takes one more message from the queue, nil after Most of them or if the queue is empty.
+func (c *Source) get(ctx context.Context, sess *session) (*unacked, error) {
+	for c.lastOrigin < c.Most {
+		c.consumeMu.Lock()
+		d, ok, err := sess.get(context.WithoutCancel(ctx), c.Queue) // an abort would close the session, which messages at work need
+		c.consumeMu.Unlock()
 		if err != nil || !ok {
 			return nil, err
 		}
-		if !c.adopt(p, &d) {
-			return &held{Delivery: d, session: p}, nil
+		if !c.adoptRedelivery(sess, &d) {
+			return &unacked{Delivery: d, session: sess}, nil
 		}
 	}
 	return nil, nil

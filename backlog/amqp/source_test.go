@@ -209,7 +209,7 @@ func TestTopology(t *testing.T) {
 		"{primary-backoff primary-backoff-60  map[backoff:60]} {primary-backoff primary-backoff-120  map[backoff:120]}]}"; got != want {
 		t.Errorf("%s\n%s", got, want)
 	}
-	s.Exchange = Exchange{Name: none}
+	s.Exchange = Exchange{Name: noExchange}
 	s.Quorum = true
 	s.Sneakers = Sneakers{MaxRetries: 1, BackoffExchange: "activejob-backoff", ErrorExchange: "activejob-error", RequeueExchange: "activejob-retry-requeue", RoutingKey: "primary", Multiplier: 10, Queues: "quorum"}
 	if got, want := show(), "{[[activejob-backoff headers] [activejob-retry-requeue topic] [activejob-error topic]] "+
@@ -229,7 +229,7 @@ func TestBackKey(t *testing.T) {
 	} {
 		s := NewSettings()
 		s.Sneakers.RoutingKey, s.Exchange.RoutingKeys = test.pattern, []string{"orders.first"}
-		if got := s.backKey(test.key); got != test.back {
+		if got := s.retryKey(test.key); got != test.back {
 			t.Errorf("%s comes back to %s by %q, want %q", test.key, test.pattern, got, test.back)
 		}
 	}
@@ -373,7 +373,7 @@ func TestErrorForms(t *testing.T) {
 	d := &amqp.Delivery{Body: []byte(strings.Repeat("hello ", 10)), ContentType: "text/plain", DeliveryMode: 2, Headers: amqp.Table{"count": int64(5), "backoff": int64(960), "mine": 1}}
 	at := time.Date(2026, 1, 5, 12, 0, 0, 0, time.FixedZone("", 3600))
 	form := func(text string, failures int) amqp.Publishing {
-		return s.failed(d, backlog.Settlement{Error: text, At: at, Memory: &backlog.Memory{Failures: failures}})
+		return s.errorMessage(d, backlog.Settlement{Error: text, At: at, Memory: &backlog.Memory{Failures: failures}})
 	}
 	rest := `"failed_at":"2026-01-05T12:00:00+01:00",%s"payload":"aGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVsbG8gaGVs\nbG8gaGVsbG8gaGVsbG8g\n",` +
 		`"properties":"eyJjb250ZW50X3R5cGUiOiJ0ZXh0L3BsYWluIiwiZGVsaXZlcnlfbW9kZSI6\nMiwiaGVhZGVycyI6eyJiYWNrb2ZmIjo5NjAsImNvdW50Ijo1LCJtaW5lIjox\nfX0=\n"}`

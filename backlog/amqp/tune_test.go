@@ -22,15 +22,15 @@ func TestLargerThanFrame(t *testing.T) {
 	for i := range 3 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "sick ", i), Headers: filled(131_060)})
 	}
-	testkit.Eventually(t, "all wait", func() bool { n, others := c.waiting(); return n == 3 && others == 0 })
-	c.lose(t)
+	testkit.Eventually(t, "all wait", func() bool { n, others := c.refusedCount(); return n == 3 && others == 0 })
+	c.loseConnection(t)
 	for i := range 9 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
 	}
-	testkit.Eventually(t, "the others are done", func() bool { n, others := c.waiting(); return n == 3 && others == 0 && v.count() == 12 })
+	testkit.Eventually(t, "the others are done", func() bool { n, others := c.refusedCount(); return n == 3 && others == 0 && v.count() == 12 })
 	stop()
 	v.once(t, 12)
-	if p := c.link.current(); p.conns[0].Config.FrameSize != 131_072 || p.conns[1].Config.FrameSize != 0 {
-		t.Errorf("%d %d", p.conns[0].Config.FrameSize, p.conns[1].Config.FrameSize)
+	if sess := c.sessions.current(); sess.conns[0].Config.FrameSize != 131_072 || sess.conns[1].Config.FrameSize != 0 {
+		t.Errorf("%d %d", sess.conns[0].Config.FrameSize, sess.conns[1].Config.FrameSize)
 	}
 }

@@ -16,18 +16,21 @@ import (
 	"backlog/backlog"
 )
 
-// WorkerSettings are what the configuration says of a worker's broker.
+// WorkerSettings are the part of a worker's configuration file about its broker. URL may hold a
+// password and must not be printed.
 type WorkerSettings struct {
 	URL  []string `yaml:"url,env" want:"a URL or a list of them" required:"amqp://user:password@host/vhost"`
-	Name string   `yaml:"name" required:"orders"` // as the daemon calls the work
+	Name string   `yaml:"name" required:"orders"` // of the work, as in the daemon's file
 }
 
-// Check reports what is wrong with the settings, and nothing of what is secret.
+// Check calls fail with each problem of the settings. Its texts show no secret.
 func (s *WorkerSettings) Check(fail func(field, problem string)) { checkURLs(s.URL, fail) }
 
-// A Worker is the requests of a [Dispatch] as a [backlog.Store], and the handler of them:
-// an engine runs both. An outcome is published before its request is acknowledged, both by
-// Handle: Settle has nothing to do. Methods may be called concurrently.
+// A Worker receives the requests of a [Dispatch]. An engine runs it both as the [backlog.Store],
+// whose records are the requests, and as their [backlog.Handler]. Handle publishes the outcome
+// and acknowledges the request itself, so that nothing is left to Settle.
+//
+// Methods may be called concurrently.
 type Worker struct {
 	*Source
 	Handler backlog.Handler
@@ -35,20 +38,19 @@ type Worker struct {
 	name string
 }
 
-// NewWorker returns a worker that calls the handler, so many times at a time.
+// NewWorker returns a worker that calls the handler h for at most concurrency requests at a time.
 func NewWorker(s WorkerSettings, h backlog.Handler, concurrency int) *Worker {
 	settings := Settings{URL: s.URL, Name: "backlog worker " + s.Name, Queue: workQueue(s.Name), Declare: "never", Prefetch: concurrency}
-	return &Worker{Handler: h, name: s.Name, Source: &Source{Settings: settings, read: readRequest}}
+	return &Worker{Handler: h, name: s.Name, Source: &Source{Settings: settings, decodeRequest: readRequest}}
 }
 
-// readRequest reads the request of a delivery, and returns what it asks for as a record. One
-// that cannot be read is an error.
-func readRequest(h *held) (r backlog.Record, err error) {
-	if h.Type != requestType {
-		return r, fmt.Errorf("is no request of this version, but of type %q", h.Type)
+// readRequest parses the request of a delivery into u.request, and returns the request's record.
+func readRequest(u *unacked) (r backlog.Record, err error) {
+	if u.Type != requestType {
+		return r, fmt.Errorf("is no request of this version, but of type %q", u.Type)
 	}
-	q := &h.request
-	if err := json.Unmarshal(h.Body, q); err != nil {
+	q := &u.request
+	if err := json.Unmarshal(u.Body, q); err != nil {
 		return r, fmt.Errorf("is no request of this version: %w", err)
 	}
 	var id any
@@ -60,7 +62,7 @@ func readRequest(h *held) (r backlog.Record, err error) {
 		parts = []any{id}
 	}
 	for i, part := range parts {
-		if number, is := part.(json.Number); is {
+		if number, ok := part.(json.Number); ok {
 			parts[i] = number.String()
 			if whole, err := number.Int64(); err == nil {
 				parts[i] = whole
@@ -75,7 +77,7 @@ func readRequest(h *held) (r backlog.Record, err error) {
 	return r, err
 }
 
-// columnsOf returns the columns of a record, which is good JSON, in their order.
+// columnsOf returns the columns of a record, a valid JSON object, in their order.
 func columnsOf(object json.RawMessage) (names []string, values []any, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if begin, _ := d.Token(); begin != json.Delim('{') {
@@ -85,40 +87,44 @@ func columnsOf(object json.RawMessage) (names []string, values []any, err error)
 		name, _ := d.Token()
 		var raw json.RawMessage
 		_ = d.Decode(&raw)
-		var v any = raw // as it is written: a number may be longer than a float64
-		if strings.IndexByte(`"tfn`, raw[0]) >= 0 {
+		var v any = raw // numbers stay as they are written: a float64 may be too short for them
+		isTextBoolOrNull := strings.IndexByte(`"tfn`, raw[0]) >= 0
+		if isTextBoolOrNull {
 			v = nil
-			_ = json.Unmarshal(raw, &v) // as Decode could
+			_ = json.Unmarshal(raw, &v) // valid, since Decode could read it
 		}
-		names, values = append(names, name.(string)), append(values, v)
+		names = append(names, name.(string))
+		values = append(values, v)
 	}
 	return names, values, nil
 }
 
-// Handle implements [backlog.Handler]: it calls the worker's own, for as long as the
-// request says and the session lasts. After a lost session the broker gives the record to
-// another worker at once.
+// Handle implements [backlog.Handler]. It calls the worker's own handler, at most for the timeout
+// in the request, and publishes the outcome. It ends the handler when the session ends, since
+// the broker then redelivers the request to another worker at once.
 func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
-	h, err := w.take(r)
+	u, err := w.lookup(r)
 	if err != nil {
 		return err
 	}
-	if time.Since(h.Timestamp) > patience {
-		return errKept
+	if time.Since(u.Timestamp) > maxRequestAge {
+		return errWaitedTooLong
 	}
-	q := &h.request
-	r.AttemptID, r.Tier = q.AttemptID, q.Tier
-	began, limit := time.Now(), time.Duration(q.Timeout*float64(time.Second))
-	stopped := ctx
+	q := &u.request
+	r.AttemptID = q.AttemptID
+	r.Tier = q.Tier
+	began := time.Now()
+	limit := time.Duration(q.Timeout * float64(time.Second))
+	stopCtx := ctx // done when the worker is to stop
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(h.session.ctx, func() { cancel(errSessionLost) })()
-	late := fmt.Errorf("timed out after %v", limit)
-	ctx, end := context.WithTimeoutCause(ctx, limit, late)
+	defer context.AfterFunc(u.session.ctx, func() { cancel(errSessionLost) })()
+	timedOut := fmt.Errorf("timed out after %v", limit)
+	ctx, end := context.WithTimeoutCause(ctx, limit, timedOut)
 	defer end()
 	err = w.Handler.Handle(ctx, r)
-	if context.Cause(ctx) == late && errors.Is(err, context.DeadlineExceeded) {
-		err = late
+	if context.Cause(ctx) == timedOut && errors.Is(err, context.DeadlineExceeded) {
+		err = timedOut
 	}
 	o := outcome{
 		AttemptID: q.AttemptID, ID: q.ID, Outcome: backlog.OutcomeOf(err).String(), Worker: program(), Ticket: q.Ticket,
@@ -128,56 +134,57 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 		o.Error = err.Error()
 	}
 	if wait, asks := backlog.PauseOf(err); asks {
-		err = o.err() // the pause is the daemon's: a worker that pauses would keep what it was given
+		err = o.err() // without the pause: the daemon pauses, while a pausing worker would keep its requests
 		o.RetryAfter = new(wait.Seconds())
 	}
-	if err != nil && stopped.Err() != nil && o.Outcome == "error" {
-		return err // the stop has ended it: somebody else is to do it
+	if err != nil && stopCtx.Err() != nil && o.Outcome == "error" {
+		return err // the stop has interrupted it: the request is requeued for another worker
 	}
-	if failed := w.answer(stopped, h, &o); failed != nil {
-		return fmt.Errorf("%w: the outcome %s was not sent: %w", backlog.Skip, o.Outcome, failed)
+	if answerErr := w.answer(stopCtx, u, &o); answerErr != nil {
+		return fmt.Errorf("%w: the outcome %s was not sent: %w", backlog.Skip, o.Outcome, answerErr)
 	}
 	return err
 }
 
-// answer publishes the outcome until the broker has it, and then acknowledges the request.
-// After an error the broker gives the request again.
-func (w *Worker) answer(ctx context.Context, h *held, o *outcome) error {
-	body, _ := json.Marshal(o) // whose id was in the request
-	m := message{"", outcomeQueue(w.name), amqp.Publishing{Body: body, ContentType: "application/json", MessageId: o.AttemptID, Type: outcomeType, Timestamp: time.Now()}}
+// answer publishes the outcome, every second until the broker takes it, and then acknowledges the
+// request. After an error the broker redelivers the request.
+func (w *Worker) answer(ctx context.Context, u *unacked, o *outcome) error {
+	body, _ := json.Marshal(o) // never fails: the only raw JSON in it is from the request
+	p := amqp.Publishing{Body: body, ContentType: "application/json", MessageId: o.AttemptID, Type: outcomeType, Timestamp: time.Now()}
+	m := message{"", outcomeQueue(w.name), p}
 	for {
-		refused, err := h.session.post(ctx, m)
+		refused, err := u.session.sendOne(ctx, m)
 		if err != nil {
 			return err
 		}
 		if refused == nil {
-			h.done = true
-			return h.Ack(false)
+			u.acked = true
+			return u.Ack(false)
 		}
-		w.link.tell(w.Log, fmt.Errorf("queue %s: %w", m.key, refused))
-		select { // the daemon declares a queue that is missing
+		w.sessions.logError(w.Log, fmt.Errorf("queue %s: %w", m.key, refused))
+		select { // the daemon declares a missing queue
 		case <-time.After(time.Second):
-		case <-h.session.ctx.Done():
+		case <-u.session.ctx.Done():
 		case <-ctx.Done():
 			return refused
 		}
 	}
 }
 
-// patience is how long a request may lie in a worker before it is started, as when the
-// broker takes no outcomes: half of margin, whose other half is a handler's to end. Later
-// the daemon might have given up the attempt.
-const patience = margin / 2
+// maxRequestAge is how long a request may wait in a worker before it is started, as it does while
+// the broker takes no outcomes. It is half of margin; the handler may take the other half to
+// end. After that the daemon may have given the attempt up.
+const maxRequestAge = margin / 2
 
-var errKept = fmt.Errorf("%w: it has waited too long in this worker, and goes back", backlog.Skip)
+var errWaitedTooLong = fmt.Errorf("%w: it has waited too long in this worker, and goes back", backlog.Skip)
 
-// program names this process to whoever reads an outcome.
+// program returns the name of this process in outcomes: host and process id.
 var program = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return fmt.Sprintf("%s/%d", name, os.Getpid())
 })
 
-// Settle implements [backlog.Store]: Handle has sent the outcomes.
+// Settle implements [backlog.Store]. Handle has published the outcomes already.
 func (w *Worker) Settle(_ context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -71,7 +71,7 @@ func TestWorkerSession(t *testing.T) {
 		done <- d.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(int64(1)), Status: "NEW", AttemptID: "s"})
 	}()
 	<-began
-	k.link.current().cut()
+	k.sessions.current().closeSockets()
 	if err := <-ended; !errors.Is(err, errSessionLost) {
 		t.Error(err)
 	}
@@ -154,7 +154,7 @@ func TestRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := readRequest(&held{Delivery: amqp.Delivery{Body: m.Body, Type: m.Type}})
+		got, err := readRequest(&unacked{Delivery: amqp.Delivery{Body: m.Body, Type: m.Type}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestRequest(t *testing.T) {
 		testkit.Equal(t, "tier", got.Tier, r.Tier)
 	}
 	for _, bad := range []amqp.Delivery{{Type: requestType}, {Body: []byte("{}"), Type: requestType}, {Body: []byte(`{"id":1,"record":{}}`), Type: "else"}} {
-		if _, err := readRequest(&held{Delivery: bad}); err == nil || strings.Contains(err.Error(), "%!") {
+		if _, err := readRequest(&unacked{Delivery: bad}); err == nil || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%s: %v", cmp.Or(string(bad.Body), "nothing"), err)
 		}
 	}

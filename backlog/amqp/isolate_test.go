@@ -19,11 +19,11 @@ import (
 
 // waiting returns how many messages are held whose outcomes cannot be published, and how
 // many others.
-func (c *Source) waiting() (waiting, others int) {
+func (c *Source) refusedCount() (waiting, others int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for origin := range c.held {
-		if e := c.ended[origin]; e != nil && e.waits != nil {
+	for origin := range c.unacked {
+		if kept := c.keptOutcomes[origin]; kept != nil && kept.refusal != nil {
 			waiting++
 		} else {
 			others++
@@ -73,7 +73,7 @@ func TestFrameFilled(t *testing.T) {
 	s, b := newBroker(t)
 	s.Sneakers.Multiplier, s.Prefetch = 1000, 2
 	c := source(t, s)
-	first := c.link.current()
+	first := c.sessions.current()
 	var v survey
 	stop, seen := serve(t, c, v.sickness)
 	for i, size := range []int{131_030, 131_072, 131_000, 130_500, 129_000} {
@@ -85,14 +85,14 @@ func TestFrameFilled(t *testing.T) {
 	}
 	b.waitReady(s.Queue+"-error", 5)
 	b.waitReady(s.Queue+"-backoff-60", 1)
-	testkit.Eventually(t, "only four wait", func() bool { n, others := c.waiting(); return n == 4 && others == 0 && v.count() == 30 })
+	testkit.Eventually(t, "only four wait", func() bool { n, others := c.refusedCount(); return n == 4 && others == 0 && v.count() == 30 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 20)
 	testkit.Equal(t, "rejected", r.Rejected, 5)
 	testkit.Equal(t, "failed", r.Failed, 1)
 	testkit.Equal(t, "refused", r.Refused, 4)
-	if c.link.current() != first || first.over() {
-		t.Errorf("want the first connection still in use, it has ended: %v", first.why())
+	if c.sessions.current() != first || first.ended() {
+		t.Errorf("want the first connection still in use, it has ended: %v", first.reason())
 	}
 	v.once(t, 30)
 	if !seen.has(backlog.Refused, "the broker's frame_max is 131072; its publisher must send less in headers") {
@@ -136,19 +136,19 @@ func TestTooLarge(t *testing.T) {
 	s, b := newBroker(t)
 	s.Prefetch = 4
 	c := source(t, s)
-	first := c.link.current()
+	first := c.sessions.current()
 	var v survey
 	stop, seen := serve(t, c, v.sickness)
 	b.send(amqp.Publishing{Body: append([]byte("reject"), bytes.Repeat([]byte("x"), 101<<20)...), MessageId: "large"})
 	for i := range 20 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "good ", i)})
 	}
-	testkit.Eventually(t, "only it waits", func() bool { n, others := c.waiting(); return n == 1 && others == 0 && v.count() == 21 })
+	testkit.Eventually(t, "only it waits", func() bool { n, others := c.refusedCount(); return n == 1 && others == 0 && v.count() == 21 })
 	r := stop()
 	testkit.Equal(t, "succeeded", r.Succeeded, 20)
 	testkit.Equal(t, "refused", r.Refused, 1)
-	if c.link.current() != first || first.over() {
-		t.Errorf("want the first connection still in use, it has ended: %v", first.why())
+	if c.sessions.current() != first || first.ended() {
+		t.Errorf("want the first connection still in use, it has ended: %v", first.reason())
 	}
 	v.once(t, 21)
 	if !seen.has(backlog.Refused, "the broker needs a larger max_message_size") {
@@ -195,7 +195,7 @@ func TestExchangeRefuses(t *testing.T) {
 					b.check(b.QueueBind(failed, "#", failed, false, nil))
 				}
 			}
-			first := c.link.current()
+			first := c.sessions.current()
 			var v survey
 			stop, seen := serve(t, c, v.sickness)
 			for i := range 5 {
@@ -204,19 +204,19 @@ func TestExchangeRefuses(t *testing.T) {
 				}
 			}
 			b.waitReady(s.Queue+"-backoff-60", 5)
-			testkit.Eventually(t, "only the rejected wait", func() bool { n, others := c.waiting(); return n == 5 && others == 0 && v.count() == 15 })
+			testkit.Eventually(t, "only the rejected wait", func() bool { n, others := c.refusedCount(); return n == 5 && others == 0 && v.count() == 15 })
 			if !seen.has(backlog.Refused, "exchange "+failed) {
 				t.Errorf("%v", seen.list)
 			}
 			mend()
 			b.waitReady(failed, 5)
-			testkit.Eventually(t, "nothing waits", func() bool { n, _ := c.waiting(); return n == 0 })
+			testkit.Eventually(t, "nothing waits", func() bool { n, _ := c.refusedCount(); return n == 0 })
 			r := stop()
 			testkit.Equal(t, "succeeded", r.Succeeded, 5)
 			testkit.Equal(t, "failed", r.Failed, 5)
 			testkit.Equal(t, "refused", r.Refused, 5)
-			if c.link.current() != first || first.over() {
-				t.Errorf("want the first connection still in use, it has ended: %v", first.why())
+			if c.sessions.current() != first || first.ended() {
+				t.Errorf("want the first connection still in use, it has ended: %v", first.reason())
 			}
 			v.once(t, 15)
 		})
@@ -233,23 +233,23 @@ func TestMostWaiting(t *testing.T) {
 	c := source(t, s)
 	var v survey
 	stop, seen := serve(t, c, v.sickness)
-	for i := range mostWaiting + 20 {
+	for i := range maxRefused + 20 {
 		b.send(amqp.Publishing{Body: fmt.Append(nil, "reject ", i)})
 	}
 	testkit.Eventually(t, "the log says why", func() bool {
 		return seen.has(backlog.StoreUnavailable, "messages are held that cannot be published, and no more are taken until one of them can")
 	})
 	handled := v.count()
-	if handled < mostWaiting || handled > mostWaiting+10 {
+	if handled < maxRefused || handled > maxRefused+10 {
 		t.Errorf("%d were handled", handled)
 	}
 	_, err := b.QueueDelete(s.Queue+"-error", false, false, false)
 	b.check(err)
-	c.link.current().cut()
+	c.sessions.current().closeSockets()
 	b2 := dialBroker(t, s)
-	b2.waitReady(s.Queue+"-error", mostWaiting+20)
+	b2.waitReady(s.Queue+"-error", maxRefused+20)
 	stop()
-	v.once(t, mostWaiting+20)
+	v.once(t, maxRefused+20)
 	if slices.ContainsFunc(seen.list, func(e backlog.Event) bool { return e.Kind == backlog.Unwritten }) {
 		t.Errorf("%v", seen.list)
 	}

@@ -21,12 +21,12 @@ func (b *broker) limited(limit int32) {
 }
 
 // lose ends the session as the network does, and waits for the next.
-func (c *Source) lose(t *testing.T) {
+func (c *Source) loseConnection(t *testing.T) {
 	t.Helper()
-	p := c.link.current()
-	p.cut()
-	<-p.gone
-	testkit.Eventually(t, "the next session", func() bool { return c.link.current() != p && c.link.up() })
+	sess := c.sessions.current()
+	sess.closeSockets()
+	<-sess.closed
+	testkit.Eventually(t, "the next session", func() bool { return c.sessions.current() != sess && c.sessions.up() })
 }
 
 // A calls says how often the handler was called with each body, and keeps it from ending.
@@ -71,7 +71,7 @@ func TestDeliveryLimit(t *testing.T) {
 			b.send(amqp.Publishing{Body: []byte("one"), MessageId: "one"})
 			testkit.Eventually(t, "it is at work", func() bool { return v.count("one") == 1 })
 			for range 2 {
-				c.lose(t)
+				c.loseConnection(t)
 				time.Sleep(1500 * time.Millisecond) // longer than what is given back waits
 			}
 			close(v.end)
@@ -81,7 +81,7 @@ func TestDeliveryLimit(t *testing.T) {
 			case "reject":
 				b.waitReady(s.Queue+"-error", 1)
 			}
-			testkit.Eventually(t, "it is settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.held) == 0 })
+			testkit.Eventually(t, "it is settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.unacked) == 0 })
 			stop()
 			c.Close()
 			if n := b.ready(s.Queue); n != 0 || v.count("one") != 1 {
@@ -106,13 +106,13 @@ func TestEndedWhileAway(t *testing.T) {
 	}
 	all := func() int { return v.count("one") + v.count("two") + v.count("twin") }
 	testkit.Eventually(t, "all are at work", func() bool { return all() == 5 })
-	p := c.link.current()
-	c.link.dialing.Lock() // there is no connection for as long
-	p.cut()
-	<-p.gone
+	sess := c.sessions.current()
+	c.sessions.dialMu.Lock() // there is no connection for as long
+	sess.closeSockets()
+	<-sess.closed
 	close(v.end)
-	testkit.Eventually(t, "all have ended", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.ended) == 5 })
-	c.link.dialing.Unlock()
+	testkit.Eventually(t, "all have ended", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.keptOutcomes) == 5 })
+	c.sessions.dialMu.Unlock()
 	b.waitReady(s.Queue+"-backoff-60", 5)
 	b.send(amqp.Publishing{Body: []byte("twin")}) // a new one is none of them
 	b.waitReady(s.Queue+"-backoff-60", 6)
@@ -175,21 +175,21 @@ func TestSkippedAtLimit(t *testing.T) {
 
 // A worker's request for a row that is still at work waits, and is then worked on.
 func TestRequestWaits(t *testing.T) {
-	c := &Source{read: func(*held) (backlog.Record, error) { return backlog.Record{}, nil }}
+	c := &Source{decodeRequest: func(*unacked) (backlog.Record, error) { return backlog.Record{}, nil }}
 	live, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &session{ctx: live}
-	c.expectAgain()
+	sess := &session{ctx: live}
+	c.expectRedeliveries()
 	record := func() *backlog.Record { return &backlog.Record{Key: backlog.NewKey(int64(7))} }
-	first, second := &held{session: p}, &held{session: p}
+	first, second := &unacked{session: sess}, &unacked{session: sess}
 	r := record()
-	if !c.hold(first, r) || c.hold(second, record()) || c.nextFreed() != nil {
+	if !c.track(first, r) || c.track(second, record()) || c.nextRunnable() != nil {
 		t.Error("the second does not wait")
 	}
 	c.mu.Lock()
 	c.forget(r.Origin)
 	c.mu.Unlock()
-	if c.nextFreed() != second || !c.hold(second, record()) {
+	if c.nextRunnable() != second || !c.track(second, record()) {
 		t.Error("the second does not come")
 	}
 }
