@@ -30,11 +30,11 @@ func (hourly) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memory
 	return s, nil
 }
 
-func (hourly) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
+func (hourly) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, before *backlog.Memory) (backlog.Memory, bool) {
 	s.UID, s.Deadline = "", time.Time{}
 	switch {
 	case o == backlog.Skipped:
-		s.Next, s.AttemptNo = began.Next, began.AttemptNo
+		s.Next, s.AttemptNo = before.Next, before.AttemptNo
 	case o == backlog.Succeeded:
 		s.Next, s.AttemptNo = now.Add(time.Hour), 0
 	case s.AttemptNo >= 3 || o == backlog.Rejected:

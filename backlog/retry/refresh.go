@@ -295,7 +295,7 @@ func (p *Refresher) Start(m backlog.Memory, now time.Time, uid string) (backlog.
 }
 
 // End implements [backlog.Refresher].
-func (p *Refresher) End(m backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
+func (p *Refresher) End(m backlog.Memory, o backlog.Outcome, now time.Time, text string, before *backlog.Memory) (backlog.Memory, bool) {
 	// A start plans nothing before its deadline, so the row was saved during the attempt.
 	saved := !m.Next.IsZero() && m.Next.Before(m.Deadline)
 	m.UID = ""
@@ -307,9 +307,9 @@ func (p *Refresher) End(m backlog.Memory, o backlog.Outcome, now time.Time, text
 	case saved:
 		return m, false
 	case o == backlog.Skipped:
-		if began != nil {
-			m.Next = began.Next
-			m.AttemptNo = began.AttemptNo
+		if before != nil {
+			m.Next = before.Next
+			m.AttemptNo = before.AttemptNo
 		}
 		return m, false
 	}

@@ -175,7 +175,7 @@ func (planner) Start(s backlog.Memory, now time.Time, uid string) (backlog.Memor
 }
 
 // End implements [backlog.Refresher].
-func (planner) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, began *backlog.Memory) (backlog.Memory, bool) {
+func (planner) End(s backlog.Memory, o backlog.Outcome, now time.Time, text string, before *backlog.Memory) (backlog.Memory, bool) {
 	last := s.AttemptNo > 3
 	saved := !s.Next.IsZero() && s.Next.Before(s.Deadline)
 	s.UID, s.Deadline = "", time.Time{}
@@ -186,7 +186,7 @@ func (planner) End(s backlog.Memory, o backlog.Outcome, now time.Time, text stri
 		return s, false
 	}
 	if o == backlog.Skipped {
-		s.Next, s.AttemptNo = began.Next, began.AttemptNo
+		s.Next, s.AttemptNo = before.Next, before.AttemptNo
 		return s, false
 	}
 	if o == backlog.Succeeded {
