@@ -268,7 +268,7 @@ func (g *globalOptions) printSQL(ctx context.Context, cfg *config.Config) error 
 	}
 	if w, ok := cfg.Handler.Settings.(*sqlSettings); ok {
 		for _, s := range w.Statements {
-			g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // it may end in a comment
+			g.printf("%s\n;\n", strings.TrimSuffix(strings.TrimSpace(s), ";")) // on its own line, because the statement may end in a comment
 		}
 	}
 	if unproved != nil {

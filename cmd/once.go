@@ -51,7 +51,7 @@ func newOnce(g *globalOptions) *cobra.Command {
 	f.StringVar(&o.MaxAge, "max-age", "", "process records up to `DURATION` old, such as 7d")
 	f.StringVar(&o.Tier, "tier", "", "process records up to the maximum age of the tier `NAME`")
 	f.BoolVar(&o.Due, "due", false, "run the widest tier that has ticked since the last start, if any")
-	f.StringVar(&o.ID, "id", "", "process the record that has this `ID` now, due or not")
+	f.StringVar(&o.ID, "id", "", "process the record with this `ID` now, even if it is not due")
 	f.IntVar(&o.MaxRecords, "max-records", 0, "process at most `N` records (0: max_records of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "print the records in the order in which they would be handled, and handle none")
 	f.BoolVar(&o.Strict, "strict", false, "exit with 3 if a record failed")
@@ -368,7 +368,8 @@ func (a *setup) handleOne(ctx context.Context, e *backlog.Engine, p backlog.Pass
 	if err != nil {
 		return backlog.Report{}, err
 	}
-	p.Tier, p.MaxAge = tier.Name, tier.MaxAge
+	p.Tier = tier.Name
+	p.MaxAge = tier.MaxAge
 	e.Store = a.view.Single(row.Record)
 	return e.Pass(ctx, p)
 }

@@ -31,7 +31,7 @@ type process struct {
 	pages   *reader.Server
 	daemon  *daemon.Daemon
 
-	unmarkLeader func() // ends the mark of the leader beside the state file; nil: does not lead
+	unmarkLeader func() // removes the mark of the leader next to the state file; nil: this daemon does not lead
 	logStart     sync.Once
 	logStop      sync.Once
 }

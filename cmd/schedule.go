@@ -87,8 +87,8 @@ func pathOrPlaceholder(path string, err error) string {
 	return path
 }
 
-// timer returns the command for cron or systemd. It has the global flags that are given here, and those
-// of the environment, which a timer does not have. A database URL that may hold a password is left out.
+// timer returns the command for cron or systemd. It has the global flags of this command, also if they were
+// given by the environment, which a timer does not have. A database URL that may hold a password is left out.
 func (g *globalOptions) timer(stop time.Duration) inspect.Timer {
 	t := inspect.Timer{
 		Program: pathOrPlaceholder(os.Executable()),

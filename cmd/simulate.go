@@ -68,7 +68,8 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	o.dataFlags.AddFlags(f)
 	f.Lookup("now").Value.(*parsedFlag[time.Time]).parse = parseMoment
 	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which records come in at this `RATE`, such as 1000/h (1000/h,regular: at even intervals)")
-	o.Success, o.From = 1, firstMonday
+	o.Success = 1
+	o.From = firstMonday
 	f.Var(&parsedFlag[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
 	f.Var(&parsedFlag[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at any other record succeeds, such as 98% or 0.98")
 	f.StringArrayVar(&o.Outages, "outage", nil, "an outage, as `DURATION+DURATION`: 6h+2h begins after 6h and lasts 2h; may be repeated")
@@ -83,7 +84,7 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Plot, "plot", "", "draw the calls and the pending records as `FILE`.svg or .png")
 	f.BoolVar(&o.CSV, "csv", false, "print the figures over time as CSV")
 	f.BoolVar(&o.Live, "live", false, "show what the schedule does with the records of the table, which is only read")
-	f.StringVar(&o.Assume, "assume", "fail", "with --live, how attempts end: fail, succeed, p=`SHARE` or outage=DURATION")
+	f.StringVar(&o.Assume, "assume", "fail", "with --live, the `OUTCOME` of attempts: fail, succeed, p=SHARE or outage=DURATION")
 }
 
 func newSimulate(g *globalOptions) *cobra.Command {
@@ -226,7 +227,7 @@ func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name strin
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// workload simulates many records: those of a modelled workload or those of the table. It parses all flags
+// workload simulates many records, modelled ones or the pending ones of the table. It parses all flags
 // and reads all files before it starts.
 func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error {
 	w, err := o.parse()

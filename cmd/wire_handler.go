@@ -54,7 +54,7 @@ func knownSettings() config.Known {
 		Sources: []config.Settings{{Name: "amqp", New: func() any { return amqp.NewSettings() }}},
 		OnDead: []config.Settings{
 			{Name: "exec", New: func() any { return new(exec.NotifySettings) }},
-			// No status rejects, and nothing pauses.
+			// A call of on_dead has no outcome: no status rejects, and no answer pauses.
 			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
@@ -114,8 +114,8 @@ func (g *globalOptions) newHandlers(
 	return h, onDead, err
 }
 
-// configuredHandler makes the handler with the settings, and prepares it; nil: there are none, or they are those
-// of the sql handler.
+// configuredHandler makes the handler with the settings, and prepares it. It returns nil without settings and for
+// the sql handler.
 func (g *globalOptions) configuredHandler(
 	ctx context.Context, cfg *config.Config, key string, settings any, log *slog.Logger,
 ) (backlog.ConfiguredHandler, error) {

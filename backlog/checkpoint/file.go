@@ -38,7 +38,7 @@ type State struct {
 	Outages []watch.PastOutage `json:"outages,omitempty"` // the last ones that have ended
 }
 
-// Current returns the pause that is in force at the time; nil: there is none.
+// Current returns the pause that is in force at the time; nil: no pause is.
 func (s *State) Current(now time.Time) *watch.Pause { return s.Pause.Current(now) }
 
 // A File is the state file: JSON that is replaced as a whole or not at all. A state that

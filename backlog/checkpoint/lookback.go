@@ -92,7 +92,7 @@ type Ticks struct {
 	Since  time.Time       // the ticks are later than this
 }
 
-// Ticks returns the ticks since the last wake in the state saved or, if there is none, those of the last minute.
+// Ticks returns the ticks since the last wake in the state saved, or the ticks of the last minute if there was no wake.
 // It includes unfinished ones, unless a daemon leads here: their pass may be under way. realNow is the time by
 // the clock, from which --now may differ.
 func (f *File) Ticks(saved State, s *tiers.Schedule, now, realNow time.Time) (d Ticks) {

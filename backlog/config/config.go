@@ -51,14 +51,14 @@ type Config struct {
 
 	Handler Handler
 	Source  any // settings of a queue instead of a table, of the type that its [Settings] made; nil: there is a table
-	Worker  any // settings of a worker, whose requests Handler handles, of the type that its [Settings] made; nil: there is none
+	Worker  any // settings of a worker, whose requests Handler handles, of the type that its [Settings] made; nil: no worker
 
 	MaxRecords int     `yaml:"max_records"` // per pass; 0: no cap
 	AbortAfter int     `yaml:"abort_after"` // consecutive failures that end a pass; 0: never
 	Rate       float64 // handler calls per second; 0: no limit
 	Policy     Policy
-	OnDead     OnDead // the zero OnDead if there is none
-	OnOutage   OnDead // the zero OnDead if there is none
+	OnDead     OnDead // the zero OnDead if it is not configured
+	OnOutage   OnDead // the zero OnDead if it is not configured
 
 	Timezone        *time.Location // of cron tiers and time columns without their own; never nil
 	State           string         `yaml:"state,env"`        // path of the state file; "": the default place, "none": no file
@@ -280,7 +280,8 @@ func (v value) policy() (p Policy) {
 		known[k.Name] = k
 	}
 	words := slices.Sorted(maps.Keys(known))
-	name, settings := v, v
+	name := v // the value that has the name
+	settings := v
 	switch {
 	case v.isMapping():
 		fields := v.fields()

@@ -8,8 +8,8 @@ import (
 	"backlog/backlog/mapping"
 )
 
-// Work identifies the configuration to other processes that work on the table, by marks: digests of which records
-// it takes, what its handler does with them, and its file. call identifies what the handler calls, without
+// Work identifies the configuration to other processes that work on the table, by marks. These are digests of the
+// conditions of its records, of what its handler does with them, and of its file. call identifies what the handler calls, without
 // secrets. path is the absolute path of the file, "" if that is not known. Marks are digests because other users
 // of the database can read them.
 func (c *Config) Work(path string, call any) backlog.Work {

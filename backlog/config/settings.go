@@ -42,7 +42,7 @@ func (v value) settings(s any, without ...string) {
 	}
 }
 
-// settingsOf returns the keys of the struct that s points to, except those of without.
+// settingsOf returns the keys of the struct that s points to, without the keys that are unknown here.
 func (v value) settingsOf(s any, without []string) keys {
 	known := make(keys)
 	for _, f := range fieldsOf(s) {
@@ -73,7 +73,8 @@ func fieldsOf(s any) (list []settingsField) {
 
 // field decodes v into a field of a struct. name is its key, option the second part of its yaml tag.
 func (v value) field(f settingsField, name, option string) {
-	field, tag := f.field, f.tag
+	field := f.field
+	tag := f.tag
 	text := value.text
 	if option == "env" {
 		text = value.expanded
@@ -353,7 +354,7 @@ type Checker interface {
 	Check(fail func(field, problem string))
 }
 
-// Bounded settings are those of a handler that takes a limited number of records at a time.
+// Bounded is implemented by settings of a handler that takes a limited number of records at a time.
 type Bounded interface {
 	// InFlight returns the number. It is the default of [Handler.Concurrency] and its bound.
 	InFlight() int

@@ -94,7 +94,8 @@ func (d *decoder) top(text []byte) (n *yaml.Node, ok bool) {
 	case err != nil:
 		line, problem = syntaxError(text, err)
 	case len(docs) > 1:
-		line, problem = docs[1].Line, "a second document; keep one and remove the line of dashes"
+		line = docs[1].Line
+		problem = "a second document; keep one and remove the line of dashes"
 	case len(docs) == 0 || len(docs[0].Content) == 0 || docs[0].Content[0].ShortTag() == "!!null":
 		problem = "nothing in it; " + exampleFile + " shows what to write"
 	default:

@@ -80,7 +80,7 @@ type Daemon struct {
 	// or they are versions of one file. Such versions have ten minutes to become the same.
 	Replace bool
 	// Reconfigure is called in a goroutine of Run after calls of Reload. It calls Swap, unless the
-	// old configuration stays. Its context is done when that of Run is. nil: Reload does nothing.
+	// old configuration stays. Its context is done when the context of Run is. nil: Reload does nothing.
 	Reconfigure func(context.Context)
 
 	claim    backlog.Claim
