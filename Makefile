@@ -46,13 +46,20 @@ test: ## run every test, under both SQLite drivers where there is a C compiler
 services: ## start PostgreSQL, MariaDB, Redis and RabbitMQ for the tests, unless they run already
 	@./testdata/services.sh
 
+# The packages that make system calls, apart from cmd, which would take SQLite along.
+SYSTEM_CALLS = ./backlog/handler/... ./backlog/checkpoint ./backlog/config ./backlog/metrics ./backlog/web
+
 lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
 	$(STATIC) $(GO) vet ./... ./testdata/demo ./testdata/minimal
 	$(STATIC) $(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal
+	for system in darwin freebsd; do GOOS=$$system $(STATIC) $(GO) vet $(SYSTEM_CALLS) || exit; done
 ifeq ($(HAVE_CGO),yes)
 	$(GO) vet $(if $(CI),-race) -tags cgo_sqlite $$(git grep -l cgo_sqlite -- '*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 endif
+
+platforms: ## build the program for every platform that docs/platforms.md names
+	./testdata/platforms.sh '$(GO)'
 
 bench: ## measure, as ratios to bare loops in the same run (SHORT=1: once, on few rows)
 	$(if $(SHORT),$(STATIC)) ./testdata/bench.sh '$(GO)' '$(HAVE_CGO)' $(SHORT)
@@ -66,4 +73,4 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
-.PHONY: help build build-cgo package demo test services lint bench fuzz torture hostile
+.PHONY: help build build-cgo package demo test services lint platforms bench fuzz torture hostile

@@ -1,3 +1,5 @@
+//go:build !windows
+
 // Command backlog works off the pending records of a table that already
 // exists, retrying the failed ones less and less often as they age.
 package main
