@@ -155,7 +155,7 @@ func TestLockedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := s.start("once", "--max-age", "1d")
-	d.says("no record is handed out until the database answers again")
+	d.says("no record is dispatched until the database answers again")
 	if handled := s.read("handled.log"); handled != "" || d.hasEnded() {
 		t.Errorf("records handed out: %q, and the program has ended: %v", handled, d.hasEnded())
 	}

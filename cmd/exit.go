@@ -165,5 +165,5 @@ func ignoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // logStopping logs why the program does not exit at once.
 func (a *setup) logStopping() {
-	a.log.Info("stopping: no record is handed out any more, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
+	a.log.Info("stopping: no more records are dispatched, running handlers may finish", "for", a.cfg.ShutdownTimeout.String())
 }

@@ -141,7 +141,7 @@ func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Tim
 		}
 		h.calls <- func() {
 			if err := a.callOnOutage(h.ctx, word, o); err != nil {
-				h.Log.Error("on_outage failed: nobody has been told of the outage", "outage", word, "error", err)
+				h.Log.Error("on_outage failed: the notification of the outage was not delivered", "outage", word, "error", err)
 			}
 		}
 	}

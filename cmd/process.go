@@ -96,7 +96,7 @@ func (p *process) changed(c daemon.Change) {
 	}
 	switch c.Role {
 	case daemon.Unavailable:
-		p.log.Warn("the leader lock cannot be asked for, waiting", "error", c.Err)
+		p.log.Warn("the leader lock cannot be requested, waiting", "error", c.Err)
 	case daemon.Standby:
 		p.standBy(c)
 	case daemon.TakingOver:

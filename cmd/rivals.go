@@ -116,6 +116,6 @@ func (p *process) updateMarks(ctx context.Context) {
 	}
 	p.saveWork()
 	if err := p.daemon.Mark(ctx, p.setup().work); err != nil {
-		p.log.Warn("the lock keeps no marks: a second configuration of this table is not found out", "error", err)
+		p.log.Warn("the lock keeps no marks: a second configuration of this table cannot be detected", "error", err)
 	}
 }

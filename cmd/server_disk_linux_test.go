@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(fills, make([]byte, 4<<20), 0o644); err == nil {
 		t.Fatal("the disk does not get full")
 	}
-	d.says(`"msg":"no record is handed out until the database answers again","error":`)
+	d.says(`"msg":"no record is dispatched until the database answers again","error":`)
 	tried := len(x.deeds("handled.log"))
 	if err := os.Remove(fills); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("all records were handed out before the disk was full")
 	}
 	log := d.log.String()
-	for _, text := range []string{"no record is handed out until the database answers again", "the database answers again"} {
+	for _, text := range []string{"no record is dispatched until the database answers again", "the database answers again"} {
 		if n := strings.Count(log, `"msg":"`+text+`"`); n != 1 {
 			t.Errorf("it says %d times %q:\n%s", n, text, log)
 		}

@@ -271,7 +271,7 @@ func testFault(t *testing.T, kind *siteKind, x fault) {
 	if again := s.judge(faulty); again > 0 {
 		t.Errorf("%d records were handled again", again)
 	}
-	away := said("no record is handed out until the database answers again")
+	away := said("no record is dispatched until the database answers again")
 	back := said("the database answers again")
 	testkit.Equal(t, "how often the database is back, as often as it was away", back, away)
 	if away > 2 && x.name != "reset at anything" {

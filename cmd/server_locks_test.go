@@ -172,7 +172,7 @@ func TestLockIsTakenAfterAnAbsence(t *testing.T) {
 			pa.refuse(true)
 			pa.cut()
 			b.says(`"msg":"leading"`)
-			a.says(`"msg":"the leader lock cannot be asked for, waiting"`)
+			a.says(`"msg":"the leader lock cannot be requested, waiting"`)
 			s.works(b, s.count("SUCCESS")+3)
 			half(pb)
 			pa.refuse(false)

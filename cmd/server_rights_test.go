@@ -37,7 +37,7 @@ func TestLeaderWaitsForTheRightToConnect(t *testing.T) {
 	d.says(`"msg":"leading"`)
 	s.mustExec("REVOKE SELECT, UPDATE ON " + s.own + ".* FROM " + s.own)
 	s.endSessions()
-	d.says(`"msg":"the leader lock cannot be asked for, waiting","error":"Access denied`)
+	d.says(`"msg":"the leader lock cannot be requested, waiting","error":"Access denied`)
 	s.mustExec("GRANT SELECT, UPDATE ON " + s.own + ".* TO " + s.own)
 	s.fillNew(3)
 	if !eventually(func() bool { return s.count("SUCCESS") == 3 }) {

@@ -105,7 +105,7 @@ web: {listen: "127.0.0.1:0"}
 		}
 		exec(lockTable[kind].lock)
 		within("locked", false)
-		d.says(`"level":"ERROR","msg":"no record is handed out until the database answers again"`)
+		d.says(`"level":"ERROR","msg":"no record is dispatched until the database answers again"`)
 		exec(lockTable[kind].release)
 		within("let go of", true)
 		d.says(`"level":"WARN","msg":"the database answers again"`)
@@ -114,7 +114,7 @@ web: {listen: "127.0.0.1:0"}
 		if a := within("gone", false); !strings.HasPrefix(a.front, "The table cannot be used since ") {
 			t.Errorf("want the page to say what is wrong, got %s", a)
 		}
-		d.says(`"level":"ERROR","msg":"no record is handed out until the table can be used again"`)
+		d.says(`"level":"ERROR","msg":"no record is dispatched until the table can be used again"`)
 		exec(`ALTER TABLE elsewhere RENAME TO "BACKLOG"`)
 		within("there again", true)
 

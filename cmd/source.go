@@ -60,7 +60,7 @@ func runSource(ctx context.Context, g *globalOptions, cfg *config.Config) error 
 	defer a.close()
 	go func() {
 		for range hup {
-			a.log.Warn("nothing is read again: messages are taken as the configuration was at the start; restart for another")
+			a.log.Warn("the configuration is not reloaded: a source or worker reads it only at its start; restart to change it")
 		}
 	}()
 	return a.serve(ctx, g)

@@ -171,7 +171,7 @@ func (g *globalOptions) wireTable(ctx context.Context, w wiring, o table.Options
 			err = fmt.Errorf("table %s: %w", w.cfg.Table.Name, err)
 		}
 		if o.ReadOnly && errors.As(err, new(*table.Problem)) {
-			w.log.Warn("records are shown whose dates cannot be right; passes refuse them", "error", err)
+			w.log.Warn("some of the records shown have impossible dates; passes refuse them", "error", err)
 			err = nil
 		}
 	}

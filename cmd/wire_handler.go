@@ -196,7 +196,7 @@ func (a *setup) closeHandlers() {
 	for _, h := range []backlog.ConfiguredHandler{a.handler, a.onDead} {
 		if c, ok := h.(io.Closer); ok {
 			if err := c.Close(); err != nil {
-				a.log.Warn("a handler did not end well", "error", err)
+				a.log.Warn("a handler did not shut down cleanly", "error", err)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (f *File) LookBack(
 	}
 	b.Leader, err = leader(saved)
 	if err != nil {
-		log.Warn("who leads cannot be asked", "error", err)
+		log.Warn("the leader cannot be determined", "error", err)
 	}
 	if b.Leader == watch.Here {
 		b.Daemon = saved.Daemon

@@ -24,7 +24,7 @@ func NewLog(level slog.Level, format string, w io.Writer) *slog.Logger {
 	}
 	if q != nil {
 		direct := slog.New(newHandler(level, format, q.Dest(), terminal))
-		q.OnDropped(func(n int64) { direct.Warn("log lines are dropped: nobody has read the log", "lines", n) })
+		q.OnDropped(func(n int64) { direct.Warn("log lines were dropped: the log was not read", "lines", n) })
 	}
 	return slog.New(newHandler(level, format, w, terminal))
 }

@@ -39,7 +39,7 @@ func TestLogQueueDrops(t *testing.T) {
 	if n := strings.Count(got, `"msg":"line `); n != logqueue.MaxLines || !strings.Contains(got, `"msg":"line 0"`) {
 		t.Errorf("%d lines are written, want %d", n, logqueue.MaxLines)
 	}
-	if want := fmt.Sprintf(`"level":"WARN","msg":"log lines are dropped: nobody has read the log","lines":%d}`, 2*logqueue.MaxLines); strings.Count(got, want) != 1 {
+	if want := fmt.Sprintf(`"level":"WARN","msg":"log lines were dropped: the log was not read","lines":%d}`, 2*logqueue.MaxLines); strings.Count(got, want) != 1 {
 		t.Errorf("the reader is not told of them: no %s", want)
 	}
 }

@@ -49,14 +49,14 @@ var simpleMessages = map[backlog.EventKind]struct {
 	level slog.Level
 	text  string
 }{
-	backlog.OnDeadFailed: {slog.LevelError, "on_dead failed: nobody has been told that the record is dead"},
+	backlog.OnDeadFailed: {slog.LevelError, "on_dead failed: the record is dead, and its notification was not delivered"},
 	backlog.TierSkipped:  {slog.LevelWarn, "tick skipped: the tier's last pass still runs"},
 	backlog.TierCovered:  {slog.LevelDebug, "tick covered by a wider tier's pass"},
 	backlog.LockWaiting:  {slog.LevelInfo, "the pass waits: another process is working on this table"},
 	backlog.LockLost:     {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
 	backlog.ClockSetBack: {slog.LevelWarn, "the clock was set back"},
 	backlog.StateFailed:  {slog.LevelWarn, "the state file cannot be used, a restart may not know what was missed"},
-	backlog.NoTick:       {slog.LevelError, "no tick was handled for long"},
+	backlog.NoTick:       {slog.LevelError, "no tick was handled for a long time"},
 	backlog.Panicked:     {slog.LevelError, "panic"},
 }
 
@@ -159,7 +159,7 @@ func (o *Observer) log(ev backlog.Event) {
 	case backlog.Conflicted:
 		p.conflicts++
 		if p.conflicts <= maxAlike {
-			log.Warn("left alone: somebody else has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
+			log.Warn("outcome not written: another writer has changed the row", "id", ev.Record.Key.String(), "outcome", ev.Outcome.String())
 		}
 	case backlog.Refused:
 		o.logRefused(log, ev)
@@ -176,14 +176,14 @@ func (o *Observer) log(ev backlog.Event) {
 	case backlog.UnreadableRow:
 		p.unreadable++
 		if p.unreadable <= maxAlike {
-			log.Warn("row cannot be read and is left alone", "id", ev.Record.Key.String(), "error", ev.Err)
+			log.Warn("row cannot be read and is skipped", "id", ev.Record.Key.String(), "error", ev.Err)
 		}
 	case backlog.StoreUnavailable:
 		o.unavailableSince = ev.At
 		if errors.Is(ev.Err, backlog.ErrUnavailable) {
-			log.Error("no record is handed out until the "+o.Server+" answers again", "error", ev.Err)
+			log.Error("no record is dispatched until the "+o.Server+" answers again", "error", ev.Err)
 		} else {
-			log.Error("no record is handed out until the table can be used again", "error", ev.Err)
+			log.Error("no record is dispatched until the table can be used again", "error", ev.Err)
 		}
 		o.reminder = time.AfterFunc(Remind, func() { o.remindUnavailable(log, ev.Err) })
 	case backlog.StoreBack:
@@ -209,7 +209,7 @@ func (o *Observer) logUncertain(log *slog.Logger, ev backlog.Event) {
 	if o.Single {
 		level = slog.LevelInfo
 	}
-	log.Log(context.Background(), level, "only the outcome will tell whether the table takes it",
+	log.Log(context.Background(), level, "whether the table accepts an outcome cannot be checked before the handler is called",
 		"id", ev.Record.Key.String(), "outcome", ev.Outcome.String(), "error", ev.Err)
 }
 
@@ -235,10 +235,10 @@ func (o *Observer) logRefused(log *slog.Logger, ev backlog.Event) {
 		return
 	}
 	if ev.Record.Reason == "" {
-		log.Error("the database does not take the outcome; this process does not try the record again", "id", id, "outcome", ev.Outcome.String(), "error", ev.Err)
+		log.Error("the database refuses the outcome; this process does not try the record again", "id", id, "outcome", ev.Outcome.String(), "error", ev.Err)
 		return
 	}
-	log.Error("the database does not take the dead status; this process does not try that again", "id", id, "reason", ev.Record.Reason, "error", ev.Err)
+	log.Error("the database refuses the dead status; this process does not try that again", "id", id, "reason", ev.Record.Reason, "error", ev.Err)
 }
 
 // Outage logs that an outage began, is ongoing or is over.
@@ -284,7 +284,7 @@ func (o *Observer) passEnded(log *slog.Logger, p *pass, ev backlog.Event) {
 	p.logUnwritten(log)
 	p.logMore(log)
 	if r := ev.Report; r.Conflicts > 1 && r.Conflicts == r.Selected {
-		log.Warn("every row was changed while its handler ran: the handler seems to set the status itself, which backlog does")
+		log.Warn("every row was changed while its handler ran: the handler seems to set the status, which only backlog should")
 	}
 	outage := o.Picture.Outage() != nil
 	o.logEnd(log, ev, outage)
@@ -302,7 +302,7 @@ func (p *pass) logMore(log *slog.Logger) {
 		}
 	}
 	more(p.unreadable-maxAlike, slog.LevelWarn, "more rows cannot be read")
-	more(p.conflicts-maxAlike, slog.LevelWarn, "more rows were left alone: somebody else has changed them")
+	more(p.conflicts-maxAlike, slog.LevelWarn, "more outcomes were not written: another writer has changed the rows")
 	more(p.died-maxDied, slog.LevelInfo, "more records died")
 	p.unreadable = 0
 	p.conflicts = 0

@@ -34,7 +34,7 @@ func TestObserverSays(t *testing.T) {
 	}{
 		{backlog.Event{Kind: backlog.AttemptEnded, Record: rec, Outcome: backlog.Errored, Err: broken}, "DEBUG", "failed", "4"},
 		{backlog.Event{Kind: backlog.AttemptEnded, Record: rec, Outcome: backlog.Rejected, Err: broken}, "DEBUG", "rejected", "4"},
-		{backlog.Event{Kind: backlog.OnDeadFailed, Record: rec, Err: broken}, "ERROR", "on_dead failed: nobody has been told that the record is dead", "4"},
+		{backlog.Event{Kind: backlog.OnDeadFailed, Record: rec, Err: broken}, "ERROR", "on_dead failed: the record is dead, and its notification was not delivered", "4"},
 		{backlog.Event{Kind: backlog.LockLost, Err: broken}, "ERROR", "the run lock is lost: its passes are stopped and taken up again at the next wake", nil},
 	} {
 		var out bytes.Buffer

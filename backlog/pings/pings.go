@@ -210,9 +210,9 @@ func (p *Pings) run(ctx context.Context) {
 			continue
 		}
 		if err != nil && !p.failed {
-			p.log.Warn("a ping was not taken", "tier", x.tier, "error", withoutURL(err))
+			p.log.Warn("a ping was not accepted", "tier", x.tier, "error", withoutURL(err))
 		} else if err == nil && p.failed {
-			p.log.Info("pings are taken again", "tier", x.tier)
+			p.log.Info("pings are accepted again", "tier", x.tier)
 		}
 		p.failed = err != nil
 		result := "success"

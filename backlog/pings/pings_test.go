@@ -263,7 +263,7 @@ func TestAway(t *testing.T) {
 	p.configure(s.URL+"/ping/"+key+"/{tier}", nil)
 	p.Observe(ended("1d", "", 1, 0))
 	want(t, p.end(s), "/1d")
-	if text := p.log.String(); strings.Count(text, "a ping was not taken") != 1 || strings.Count(text, "pings are taken again") != 1 || !strings.Contains(text, "refused") {
+	if text := p.log.String(); strings.Count(text, "a ping was not accepted") != 1 || strings.Count(text, "pings are accepted again") != 1 || !strings.Contains(text, "refused") {
 		t.Errorf("want one line for the series and one for its end, got %s", text)
 	}
 	if want := map[string]int{"success": 1, "failure": 2}; !maps.Equal(p.results, want) {

@@ -145,7 +145,7 @@ func (s *Server) Listen() error {
 	}
 	s.serving.Go(func() {
 		if err := s.site.Serve(s.ctx, l); err != nil {
-			s.Log.Error("pages are served no more", "error", err)
+			s.Log.Error("pages are no longer served", "error", err)
 		}
 	})
 	s.Log.Info("pages are served", "at", urlOf(c.Web, l.Addr()))
@@ -165,7 +165,7 @@ func (s *Server) listenForMetrics(set *Settings) error {
 	open := func() bool { return s.currentState().Metrics.Open }
 	s.serving.Go(func() {
 		if err := s.site.ServeProbes(s.ctx, l, s.Metrics.Handler(), open); err != nil {
-			s.Log.Error("metrics are served no more", "error", err)
+			s.Log.Error("metrics are no longer served", "error", err)
 		}
 	})
 	s.Log.Info("metrics are served", "at", urlOf(new(web.Settings), l.Addr())+"metrics")

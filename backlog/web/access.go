@@ -189,7 +189,7 @@ func (v *visit) login() (any, error) {
 		return login{next, "This is not the token."}, nil
 	}
 	v.setCookie(v.newSession(d, v.at))
-	v.log.Info("somebody logged in", "by", right.String(), "address", v.r.RemoteAddr)
+	v.log.Info("logged in", "by", right.String(), "address", v.r.RemoteAddr)
 	return actionResult{next: next}, nil
 }
 

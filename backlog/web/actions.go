@@ -100,7 +100,7 @@ func (v *visit) logAction(what string, err error, args ...any) error {
 		outcome = err.Error()
 	}
 	who := []any{"what", what, "by", v.right.String(), "address", v.r.RemoteAddr, "outcome", outcome}
-	v.log.Info("somebody acted", append(who, args...)...)
+	v.log.Info("action taken", append(who, args...)...)
 	return err
 }
 
