@@ -59,20 +59,26 @@ statuses: {new: ["not yet?"], error: "it's $1", success: "done; --"}`,
 			refused: "table jobs does not exist in …OURS.jobs…; set table.name …table.schema; `backlog init --create-table` creates it; there are no tables…",
 		},
 		{
-			name:    "a column that is misspelt",
-			sql:     `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
+			name: "a column that is misspelt",
+			sql: `
+				CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL);
+				INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
 			cfg:     "table: {name: jobs, status: statuss}",
 			refused: `table.status: table jobs has no column "statuss"; did you mean status? the columns are: id, status, date_inserted`,
 		},
 		{
-			name:    "a touched column that is misspelt",
-			sql:     `CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
+			name: "a touched column that is misspelt",
+			sql: `
+				CREATE TABLE jobs (id int PRIMARY KEY, status varchar(20), date_inserted timestamp NULL);
+				INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
 			cfg:     "table: {name: jobs, touch: {updated: now}}",
 			refused: `table.touch: table jobs has no column "updated"; the columns are: id, status, date_inserted`,
 		},
 		{
-			name:    "a column in another case",
-			sql:     `CREATE TABLE jobs (id int PRIMARY KEY, "Status" varchar(20), "dateInserted" timestamp NULL); INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
+			name: "a column in another case",
+			sql: `
+				CREATE TABLE jobs (id int PRIMARY KEY, "Status" varchar(20), "dateInserted" timestamp NULL);
+				INSERT INTO jobs VALUES (1, 'NEW', '2026-02-10 11:00:00')`,
 			cfg:     "table: {name: jobs, status: Status, inserted: dateInserted}",
 			handled: "1",
 			rows:    `SELECT "Status" FROM jobs`,

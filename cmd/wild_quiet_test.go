@@ -22,23 +22,28 @@ func TestCrontabIsQuiet(t *testing.T) {
 		{
 			name: "a log without transactions",
 			on:   inMySQL,
-			sql:  columns + "); CREATE TABLE log (id int) ENGINE = MyISAM; CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO log VALUES (new.id)" + row,
+			sql: columns + `);
+				CREATE TABLE log (id int) ENGINE = MyISAM;
+				CREATE TRIGGER t AFTER UPDATE ON jobs FOR EACH ROW INSERT INTO log VALUES (new.id)` + row,
 		},
 		{
 			name: "a trigger",
 			on:   inMySQL,
-			sql:  columns + ", updated_at timestamp NULL); CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.updated_at = now()" + row,
+			sql: columns + `, updated_at timestamp NULL);
+				CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.updated_at = now()` + row,
 		},
 		{
 			name: "a trigger",
 			on:   inPostgres,
-			sql: columns + ", updated_at timestamptz); CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.updated_at := now(); RETURN new; END $$; " +
-				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()" + row,
+			sql: columns + `, updated_at timestamptz);
+				CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.updated_at := now(); RETURN new; END $$;
+				CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()` + row,
 		},
 		{
 			name: "a trigger",
 			on:   inSQLite,
-			sql:  columns + ", updated_at text); CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET updated_at = datetime('now') WHERE id = new.id; END" + row,
+			sql: columns + `, updated_at text);
+				CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET updated_at = datetime('now') WHERE id = new.id; END` + row,
 		},
 		{name: "a long status", on: inMySQL, sql: strings.Replace(columns, "varchar(20)", "text", 1) + ")" + row},
 		{
@@ -65,8 +70,9 @@ statuses: {error: keep}`,
 		{
 			name: "mixed forms",
 			on:   inSQLite,
-			sql:  columns + ", touched text); INSERT INTO jobs VALUES (7, 'x', '2026-02-10 11:00:00', '2026-02-10'), (8, 'x', '2026-02-10 11:00:00', '2026-02-10T11:00:00Z')" + row,
-			cfg:  "table: {name: jobs, touch: {touched: now}}",
+			sql: columns + `, touched text);
+				INSERT INTO jobs VALUES (7, 'x', '2026-02-10 11:00:00', '2026-02-10'), (8, 'x', '2026-02-10 11:00:00', '2026-02-10T11:00:00Z')` + row,
+			cfg: "table: {name: jobs, touch: {touched: now}}",
 		},
 	} {
 		t.Run(r.name+"/"+r.on.name, func(t *testing.T) {

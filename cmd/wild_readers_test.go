@@ -29,20 +29,32 @@ func TestWildReaders(t *testing.T) {
 		refused      string
 	}{
 		{
-			name: "a user who may only read", on: []wildKind{inPostgres, inMySQL},
-			sql: jobs, as: "GRANT SELECT ON jobs TO THEROLE", cfg: "table: {name: jobs}",
+			name: "a user who may only read",
+			on:   []wildKind{inPostgres, inMySQL},
+			sql:  jobs,
+			as:   "GRANT SELECT ON jobs TO THEROLE",
+			cfg:  "table: {name: jobs}",
 		},
 		{
-			name: "a user who may only read some columns", on: []wildKind{inPostgres, inMySQL},
-			sql: jobs + "ALTER TABLE jobs ADD secret int", as: "GRANT SELECT (id, status, date_inserted) ON jobs TO THEROLE", cfg: "table: {name: jobs, columns: [status]}",
+			name: "a user who may only read some columns",
+			on:   []wildKind{inPostgres, inMySQL},
+			sql:  jobs + "ALTER TABLE jobs ADD secret int",
+			as:   "GRANT SELECT (id, status, date_inserted) ON jobs TO THEROLE",
+			cfg:  "table: {name: jobs, columns: [status]}",
 		},
 		{
-			name: "hidden rows", on: []wildKind{inPostgres},
-			sql: jobs + "ALTER TABLE jobs ENABLE ROW LEVEL SECURITY", as: "GRANT SELECT ON jobs TO THEROLE", cfg: "table: {name: jobs}",
+			name:    "hidden rows",
+			on:      []wildKind{inPostgres},
+			sql:     jobs + "ALTER TABLE jobs ENABLE ROW LEVEL SECURITY",
+			as:      "GRANT SELECT ON jobs TO THEROLE",
+			cfg:     "table: {name: jobs}",
 			refused: "table jobs: row level security applies to the role OURS: …",
 		},
 		{
-			name: "a view", on: wildKinds, sql: jobs + "CREATE VIEW v AS SELECT * FROM jobs", cfg: "table: {name: v}",
+			name:    "a view",
+			on:      wildKinds,
+			sql:     jobs + "CREATE VIEW v AS SELECT * FROM jobs",
+			cfg:     "table: {name: v}",
 			refused: "v is a view: outcomes cannot be written to it; name the table behind it",
 		},
 	} {

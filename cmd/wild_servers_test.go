@@ -58,7 +58,11 @@ var wildInServers = []wildTable{
 		notes:  []string{"no error status is written: failed records are not told from new ones, and age alone decides when they are tried"},
 	},
 	{
-		name: "action_scheduler", table: "wp_actionscheduler_actions", key: "action_id", on: []wildKind{inMySQL}, indexes: 2,
+		name:    "action_scheduler",
+		table:   "wp_actionscheduler_actions",
+		key:     "action_id",
+		on:      []wildKind{inMySQL},
+		indexes: 2,
 		reply: map[string]error{
 			"2": nil, "5": nil, "10": nil, "12": nil, "17": nil, "18": nil, "18446744073709551612": nil, "18446744073709551614": nil,
 			"9": errors.New("no luck"), "16": backlog.Reject(errors.New("cannot be done")),

@@ -120,7 +120,9 @@ statuses: {new: '5%d?', error: '%s', success: "%!?'"}`,
 		{
 			name: "values of several columns",
 			on:   []wildKind{inPostgres, inMySQL},
-			sql:  "CREATE TABLE jobs (id int PRIMARY KEY, kind int, done int, date_inserted timestamp NULL); INSERT INTO jobs VALUES (1, 2, 0, '2026-02-10 11:00:00')",
+			sql: `
+				CREATE TABLE jobs (id int PRIMARY KEY, kind int, done int, date_inserted timestamp NULL);
+				INSERT INTO jobs VALUES (1, 2, 0, '2026-02-10 11:00:00')`,
 			cfg: `table: {name: jobs}
 statuses: {new: {when: {kind: [1, 2], done: 0}}, error: keep, success: {set: {done: 1}}}`,
 			handled: "1",

@@ -8,8 +8,9 @@ func TestWildWrites(t *testing.T) {
 	const rows = " VALUES (1, 'NEW', '2026-02-10 11:00:00', NULL, 'them', 7, 0, 'said', 'x'), (2, 'NEW', '2026-02-10 10:00:00', '2026-01-01 00:00:00', NULL, NULL, 41, NULL, NULL), (3, 'SUCCESS', '2026-02-10 10:00:00', NULL, NULL, 7, 5, NULL, NULL)"
 	testWildRules(t, []wildRule{
 		{
-			name:    "columns that are touched",
-			sql:     "CREATE TABLE jobs (id int PRIMARY KEY, " + rest + "); INSERT INTO jobs" + rows,
+			name: "columns that are touched",
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, " + rest + `);
+				INSERT INTO jobs` + rows,
 			cfg:     "table: {name: jobs, inserted: {column: date_inserted, keep: true}, touch: {changed: now, by_whom: backlog, claimed: null, visits: +1}, last_error: note}",
 			fail:    true,
 			handled: "1 2",
@@ -18,7 +19,8 @@ func TestWildWrites(t *testing.T) {
 		},
 		{
 			name: "columns that are touched, and an error that is kept",
-			sql:  "CREATE TABLE jobs (id int PRIMARY KEY, " + rest + "); INSERT INTO jobs" + rows,
+			sql: "CREATE TABLE jobs (id int PRIMARY KEY, " + rest + `);
+				INSERT INTO jobs` + rows,
 			cfg: `table: {name: jobs, touch: {by_whom: backlog}}
 statuses: {error: keep}`,
 			fail:    true,
