@@ -131,6 +131,9 @@ type trialCase struct {
 	want   string // a part of the error for each database; "": none
 }
 
+// script returns statements, each on a line.
+func script(statements ...string) string { return strings.Join(statements, "\n") }
+
 // TestTrialWrite: what the database would refuse after the handler has worked is
 // refused before, in words that name the column, the value and what to do, and
 // nothing of it stays.
@@ -142,36 +145,82 @@ func TestTrialWrite(t *testing.T) {
 	}
 	check := strings.Replace(jobs, "n INTEGER", "n INTEGER, CHECK (status <> 'SUCCESS' OR n > 1)", 1)
 	for _, x := range []trialCase{
-		{name: "taken", sqlite: jobs + "\n" + row, server: jobs + "\n" + row},
-		{name: "a refused status", sqlite: check + "\n" + row, server: check + "\n" + row, want: "statuses.success: table jobs takes Qstatus` = 'SUCCESS' only by what the row has in n, which the handler may write: "},
+		{name: "taken", sqlite: script(jobs, row), server: script(jobs, row)},
+		{
+			name:   "a refused status",
+			sqlite: script(check, row),
+			server: script(check, row),
+			want:   "statuses.success: table jobs takes Qstatus` = 'SUCCESS' only by what the row has in n, which the handler may write: ",
+		},
 		{
 			name: "NOT NULL that a trigger breaks",
-			my:   jobs + "\n" + row + "\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.status = NULL",
-			pg: jobs + "\n" + row + "\nCREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.status = NULL; RETURN new; END $$" +
-				"\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
-			sqlite: jobs + "\n" + row + "\nCREATE TRIGGER t AFTER UPDATE OF status ON jobs BEGIN UPDATE jobs SET status = NULL; END",
-			want:   "statuses.success: table jobs does not take Qstatus` = 'SUCCESS': ",
+			my: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.status = NULL",
+			),
+			pg: script(
+				jobs,
+				row,
+				"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.status = NULL; RETURN new; END $$",
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
+			),
+			sqlite: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t AFTER UPDATE OF status ON jobs BEGIN UPDATE jobs SET status = NULL; END",
+			),
+			want: "statuses.success: table jobs does not take Qstatus` = 'SUCCESS': ",
 		},
 		{
 			name: "a trigger that raises",
-			my:   jobs + "\n" + row + "\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SIGNAL SQLSTATE '45000' SET message_text = 'not today'",
-			pg: jobs + "\n" + row + "\nCREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$" +
-				"\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
-			sqlite: jobs + "\n" + row + "\nCREATE TRIGGER t BEFORE UPDATE ON jobs BEGIN SELECT raise(ROLLBACK, 'not today'); END",
-			want:   "not today",
+			my: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SIGNAL SQLSTATE '45000' SET message_text = 'not today'",
+			),
+			pg: script(
+				jobs,
+				row,
+				"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$",
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
+			),
+			sqlite: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs BEGIN SELECT raise(ROLLBACK, 'not today'); END",
+			),
+			want: "not today",
 		},
 		{
 			name: "a trigger that undoes",
-			my:   jobs + "\n" + row + "\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.status = old.status",
-			pg: jobs + "\n" + row + "\nCREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$" +
-				"\nCREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
-			sqlite: jobs + "\n" + row + "\nCREATE TRIGGER t BEFORE UPDATE ON jobs BEGIN SELECT raise(IGNORE); END",
-			want:   "statuses.success is undone: a row of table jobs is as it was after it was written, which is the work of a trigger: t",
+			my: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW SET new.status = old.status",
+			),
+			pg: script(
+				jobs,
+				row,
+				"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION f()",
+			),
+			sqlite: script(
+				jobs,
+				row,
+				"CREATE TRIGGER t BEFORE UPDATE ON jobs BEGIN SELECT raise(IGNORE); END",
+			),
+			want: "statuses.success is undone: a row of table jobs is as it was after it was written, which is the work of a trigger: t",
 		},
 		{
 			name: "a deferred constraint",
-			pg: jobs + "\nCREATE TABLE kinds (kind varchar(20) PRIMARY KEY)\nINSERT INTO kinds VALUES ('NEW')\n" + row +
-				"\nALTER TABLE jobs ADD FOREIGN KEY (status) REFERENCES kinds DEFERRABLE INITIALLY DEFERRED",
+			pg: script(
+				jobs,
+				"CREATE TABLE kinds (kind varchar(20) PRIMARY KEY)",
+				"INSERT INTO kinds VALUES ('NEW')",
+				row,
+				"ALTER TABLE jobs ADD FOREIGN KEY (status) REFERENCES kinds DEFERRABLE INITIALLY DEFERRED",
+			),
 			want: "statuses.success: table jobs does not take Qstatus` = 'SUCCESS': ",
 		},
 		{
@@ -180,25 +229,34 @@ func TestTrialWrite(t *testing.T) {
 			want: "statuses.success: table jobs does not take Qstatus` = 'SUCCESS': ",
 		},
 		{
-			name: "a text that is too long", server: jobs + "\n" + row, change: touch("other", text("now")),
-			want: "Qother` = '2026-02-10 12:00:00': ",
+			name:   "a text that is too long",
+			server: script(jobs, row),
+			change: touch("other", text("now")),
+			want:   "Qother` = '2026-02-10 12:00:00': ",
 		},
 		{
-			name: "the longest text of an error", server: jobs + "\n" + row, sqlite: jobs + "\n" + row,
+			name:   "the longest text of an error",
+			server: script(jobs, row),
+			sqlite: script(jobs, row),
 			change: func(m *mapping.Mapping) { m.LastError = "other" },
 		},
 	} {
 		for _, on := range []string{"sqlite", "postgres", "mysql"} {
-			script, quote := map[string]string{"sqlite": x.sqlite, "postgres": cmp.Or(x.pg, x.server), "mysql": cmp.Or(x.my, x.server)}[on], `"`
-			if on == "mysql" {
+			made := x.sqlite
+			quote := `"`
+			switch on {
+			case "postgres":
+				made = cmp.Or(x.pg, x.server)
+			case "mysql":
+				made = cmp.Or(x.my, x.server)
 				quote = "`"
 			}
-			if script == "" {
+			if made == "" {
 				continue
 			}
 			t.Run(x.name+"/"+on, func(t *testing.T) {
 				t.Parallel()
-				plain, err := triedOn(t, on, script, x.change)
+				plain, err := triedOn(t, on, made, x.change)
 				want := strings.NewReplacer("Q", quote, "`", quote).Replace(x.want)
 				wantProblemLike(t, x.name, err, within(want))
 				if p := (*table.Problem)(nil); errors.As(err, &p) && p.Hint == "" {
