@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +38,7 @@ func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 	if err != nil || !c.runs() {
 		return nil, err
 	}
-	cond, tail, args := t.overdue(now, after, limit)
-	list, err := t.attemptRecords(ctx, cond, tail, args)
+	list, err := t.attemptRecords(ctx, t.overdueQuery(now, after, limit))
 	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Memory.Deadline.After(now) }), err
 }
 
@@ -52,15 +52,15 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	if len(uids) == 0 || col == "" {
 		return nil, ctx.Err()
 	}
-	in := col + " IN (?" + strings.Repeat(", ?", len(uids)-1) + ")"
-	cond := strings.Join(lists.NonEmpty(c.running, in), " AND ") // there is an index for the running ones
-	return t.attemptRecords(ctx, cond, "", lists.Map(uids, func(uid string) any { return uid }))
+	where := allOf(c.running) // it has an index
+	where.add(col+" IN (?"+strings.Repeat(", ?", len(uids)-1)+")", lists.Map(uids, func(uid string) any { return uid }))
+	return t.attemptRecords(ctx, t.recordsQuery(where, t.sel.exprs))
 }
 
-// attemptRecords returns the records of the rows that meet the condition, in the order of the tail.
-func (t *Table) attemptRecords(ctx context.Context, cond, tail string, args []any) ([]backlog.Record, error) {
+// attemptRecords returns the records of the query's rows, with the values for handlers.
+func (t *Table) attemptRecords(ctx context.Context, q selectQuery) ([]backlog.Record, error) {
 	return db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Record, error) {
-		return t.records(ctx, t.db.Read, cond, tail, args, true)
+		return t.records(ctx, t.db.Read, q, maxPageBytes)
 	})
 }
 
@@ -295,7 +295,7 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 		return w, left
 	}
 	w.set, w.args = t.bound(onceEach(append(w.set, a.also...)), w.work)
-	w.text = "UPDATE " + t.name + " SET " + setText(w.set) + " WHERE " + t.text.KeyIn(t.key, 1)
+	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)
 	return w, left
 }
@@ -318,11 +318,13 @@ func (t attemptWriter) targets(now time.Time) (list []update) {
 
 // texts implements [writer].
 func (t attemptWriter) texts() []string {
-	list := []string{t.recordsText(t.text.KeyIn(t.key, 1), t.text.LockRow, false)}
-	if t.refresh.runs() {
-		list = append(list, t.overdueReading(time.Time{}).Query)
+	lock := t.recordsQuery(allOf(t.text.KeyIn(t.key, 1)), t.sel.needed)
+	lock.lock = t.text.LockRow
+	text, _ := lock.sql()
+	if !t.refresh.runs() {
+		return []string{text}
 	}
-	return list
+	return []string{text, t.overdueReading(time.Time{}).Query}
 }
 
 // overdueReading is the query for attempts past their deadlines.
@@ -331,42 +333,47 @@ func (t *layout) overdueReading(now time.Time) Reading {
 	deadline := branch{filter: filter{cond: running}, index: running}
 	r := t.reading(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
-	cond, tail, args := t.overdue(now, backlog.Cursor{}, 1000)
-	r.Query, r.Args = t.recordsText(cond, tail, true), args
+	r.Query, r.Args = t.overdueQuery(now, backlog.Cursor{}, 1000).sql()
 	return r
 }
 
-// overdue returns the condition and the order of rows whose deadline is at or before now,
-// behind the cursor. The table must have that column.
-func (t *layout) overdue(now time.Time, after backlog.Cursor, limit int) (cond, tail string, args []any) {
+// overdueQuery returns the query for the rows after the cursor whose deadline is at or before
+// now, the earliest deadline first. The table must have that column.
+func (t *layout) overdueQuery(now time.Time, after backlog.Cursor, limit int) selectQuery {
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	cols := t.orderBy(tc)
-	var conds conditions
-	conds.add(t.refresh.running, nil)
-	conds.add(t.belowCut(tc, t.writeForm(tc).Until(now)))
+	where := allOf(t.refresh.running)
+	where.add(t.belowCut(tc, t.writeForm(tc).Until(now)))
 	if !after.IsZero() {
-		conds.add(db.KeyRange(">"+orEqual[after.Before], cols, after.Key, after.Order))
+		where.add(db.KeyRange(orEqual(">", after.Before), cols, after.Key, after.Order))
 	}
-	return conds.all(), " ORDER BY " + strings.Join(cols, ", ") + fmt.Sprint(" LIMIT ", limit), conds.args
+	q := t.recordsQuery(where, t.sel.exprs)
+	q.orderBy = cols
+	q.limit = limit
+	return q
 }
 
-// recordsText is the query for the records of the rows that meet the condition.
-func (t *layout) recordsText(cond, tail string, given bool) string {
-	conds := conditions{list: append([]string{cond}, t.keyed()...)}
-	conds.add(t.whereUnsearched, nil)
-	return "SELECT " + db.SelectList(t.exprs(given)) + " FROM " + t.name + " WHERE " + conds.all() + tail
+// recordsQuery returns the query for the rows that meet the conditions and are the table's
+// records, whatever their state. exprs are those of a page.
+func (t *layout) recordsQuery(where conditions, exprs []string) selectQuery {
+	for _, cond := range t.keyed() {
+		where.add(cond, nil)
+	}
+	where.add(t.whereUnsearched, nil)
+	return selectQuery{columns: aliased(exprs), from: t.name, where: where}
 }
 
-// records returns the records of the rows that meet the condition, whatever their state,
-// until they are a page's bytes if handlers are given them. Rows whose state cannot be read are none. The cursors are
-// for [layout.overdue]. Without given, there are no values for handlers.
-func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, args []any, given bool) (list []backlog.Record, err error) {
-	rows, err := q.QueryContext(ctx, t.text.Rebind(t.recordsText(cond, tail, given)), args...)
+// records returns the records of the rows of a [layout.recordsQuery], until their values have
+// more than so many bytes. It leaves out rows whose memory cannot be read. The cursors are for
+// [layout.overdueQuery].
+func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostBytes int) (list []backlog.Record, err error) {
+	text, args := q.sql()
+	rows, err := on.QueryContext(ctx, t.text.Rebind(text), args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	for size := 0; (size <= maxPageBytes || !given) && rows.Next(); {
+	for size := 0; size <= mostBytes && rows.Next(); {
 		row, err := t.scan(rows, len(t.sel.exprs))
 		if err != nil {
 			return nil, err
@@ -388,8 +395,12 @@ func (t *Table) records(ctx context.Context, q db.Querier, cond, tail string, ar
 // lockStates returns the states of the group's rows, by the hashes of their keys, and
 // keeps the rows from others until the end of the transaction.
 func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Memory, error) {
-	args := db.AppendKeys(nil, lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })...)
-	list, err := t.records(ctx, tx, t.text.KeyIn(t.key, len(group)), t.text.LockRow+how, args, false)
+	var where conditions
+	keys := lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })
+	where.add(t.text.KeyIn(t.key, len(group)), db.AppendKeys(nil, keys...))
+	q := t.recordsQuery(where, t.sel.needed)
+	q.lock = t.text.LockRow + how
+	list, err := t.records(ctx, tx, q, math.MaxInt)
 	now := make(map[uint64]*backlog.Memory, len(list))
 	for i := range list {
 		now[list[i].Key.Hash()] = list[i].Memory

@@ -34,7 +34,8 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 		if b.cond = exhausted; exhausted != "" {
 			n := 0
-			if err := t.db.QueryOne(ctx, "SELECT count(*) FROM "+t.name+" WHERE "+t.pending(b).all(), nil, &n); err != nil {
+			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.pending(b)}.sql()
+			if err := t.db.QueryOne(ctx, text, args, &n); err != nil {
 				return c, err
 			}
 			c.Exhausted += n
@@ -45,7 +46,8 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 
 // countBy counts the rows by the values of an expression as text; NULL is "NULL".
 func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error) {
-	groups, err := db.QueryValues(ctx, t.db, "SELECT "+expr+", count(*) FROM "+t.name+db.Prefixed(" WHERE ", t.where.cond)+" GROUP BY 1", nil, 2)
+	text, args := selectQuery{columns: []string{expr, "count(*)"}, from: t.name, where: allOf(t.where.cond), grouped: true}.sql()
+	groups, err := db.QueryValues(ctx, t.db, text, args, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {
 		name := "NULL"
@@ -131,12 +133,15 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 
 // countBranch adds the branch's rows to the bands.
 func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
-	number, args := t.band(now, edges)
+	number, numberArgs := t.band(now, edges)
 	date := t.text.AsStored(t.inserted.quoted)
 	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
 		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
-	text := "SELECT " + number + ", count(*), min(" + date + ") FROM " + t.name + " WHERE " + t.pending(b).all() + " GROUP BY 1"
+	text, args := selectQuery{
+		columns: []string{number, "count(*)", "min(" + date + ")"}, columnArgs: numberArgs,
+		from: t.name, where: t.pending(b), grouped: true,
+	}.sql()
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.QueryValues(ctx, t.db, text, args, 3)
 	for _, g := range groups {

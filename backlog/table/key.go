@@ -9,6 +9,7 @@ import (
 	"backlog/backlog/table/db"
 )
 
+// keyColumns resolves the key and makes sure that it identifies a row.
 func (r *resolver) keyColumns() {
 	var names []string
 	for _, name := range r.t.m.ID {
@@ -20,16 +21,19 @@ func (r *resolver) keyColumns() {
 			r.refuse("name other columns of a unique key", "table.id: %s is of the type %s, of which a value is several: it is no key", r.t.text.Quote(c.Name), c.Decl)
 		}
 		names = append(names, c.Name)
-		r.t.key, r.t.keys = append(r.t.key, r.t.text.Quote(c.Name)), append(r.t.keys, c)
+		r.t.key = append(r.t.key, r.t.text.Quote(c.Name))
+		r.t.keys = append(r.t.keys, c)
 	}
 	if !r.t.catalog.Unique(names) {
 		r.notUnique(names)
 	}
 }
 
-// notUnique refuses a key by what would be one. A column that outcomes change is no part of one.
+// notUnique refuses a key and proposes a unique one that begins with its columns. A key must
+// not contain a column that outcomes change.
 func (r *resolver) notUnique(names []string) {
-	name, key := r.t.m.Name, strings.Join(names, ", ")
+	name := r.t.m.Name
+	key := strings.Join(names, ", ")
 	isChanged := func(column string) bool {
 		isIt := func(s mapping.Named) bool {
 			return len(s.Values) > 0 && strings.EqualFold(column, r.t.m.Status) ||
@@ -39,7 +43,8 @@ func (r *resolver) notUnique(names []string) {
 	}
 	changed := ""
 	for _, u := range r.t.catalog.Uniques {
-		if slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(u, name) }) {
+		lacks := func(name string) bool { return !slices.Contains(u, name) }
+		if slices.ContainsFunc(names, lacks) {
 			continue
 		}
 		if i := slices.IndexFunc(u, isChanged); i >= 0 {

@@ -115,12 +115,17 @@ func (t *layout) steps(after backlog.Cursor) []step {
 
 // listQuery returns the query for a step of the choice's sets.
 func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
-	return t.text.Union(len(c.sets), s.order, db.NewestFirst, limit, func(i int, rest string) (string, []any) {
-		b := c.sets[i]
-		from := t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted)
-		exprs, cond := db.SelectList(t.shown(t.exprs(c.Given))), strings.Join(slices.Concat([]string{b.cond}, s.list, c.list), " AND ")
-		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), slices.Concat(s.args, c.args)
-	})
+	queries := make([]selectQuery, len(c.sets))
+	for i, b := range c.sets {
+		where := allOf(b.cond)
+		where.add(s.all(), s.args)
+		where.add(c.all(), c.args)
+		queries[i] = selectQuery{
+			columns: aliased(t.shown(t.exprs(c.Given))), from: t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
+			where: where, orderBy: s.order, descending: true, limit: limit, bindsLimit: true,
+		}
+	}
+	return t.union(queries)
 }
 
 // exprs returns the expressions of a row, with those that only handlers are given or without.
@@ -284,11 +289,12 @@ func (c *choice) ofAnySet() conditions {
 // most 100, in the order of their keys.
 func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		cond, args, left := t.text.WithoutIndex(c.ofAnySet().all()), c.args, cmp.Or(c.Limit, math.MaxInt)
+		where := t.unsearched(c.ofAnySet())
 		if len(c.Keys) > 0 {
-			cond += " AND " + t.text.KeyIn(t.key, len(c.Keys))
+			where.add(t.text.KeyIn(t.key, len(c.Keys)), db.AppendKeys(nil, c.Keys...))
 		}
-		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, cond, db.AppendKeys(args, c.Keys...)) {
+		left := cmp.Or(c.Limit, math.MaxInt)
+		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, where) {
 			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
 			rows = rows[:min(left, len(rows))]
 			if left -= len(rows); !yield(rows, err) || left == 0 {
@@ -324,12 +330,16 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 
 // countAll is CountChosen where the database can judge each row of the choice.
 func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, old int, err error) {
-	isOld, args := never, []any(nil)
+	isOld := never
+	var oldArgs []any
 	if t.inserted.known() != nil {
-		isOld, args = t.past(t.inserted, before)
+		isOld, oldArgs = t.past(t.inserted, before)
 	}
-	text := "SELECT count(*), count(CASE WHEN " + isOld + " THEN 1 END) FROM " + t.name + " WHERE " + c.ofAnySet().all()
-	err = t.db.QueryOne(ctx, text, append(args, c.args...), &n, &old)
+	text, args := selectQuery{
+		columns: []string{"count(*)", "count(CASE WHEN " + isOld + " THEN 1 END)"}, columnArgs: oldArgs,
+		from: t.name, where: c.ofAnySet(),
+	}.sql()
+	err = t.db.QueryOne(ctx, text, args, &n, &old)
 	return n, old, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,15 +16,15 @@ import (
 	"backlog/internal/lists"
 )
 
-// A lane is read in three segments: rows whose missing date counts as newest,
-// rows with a date, and rows whose missing date counts as oldest.
+// A lane is read in three segments, one after the other: rows whose missing date counts as
+// newest, rows with a date, and rows whose missing date counts as oldest.
 const (
 	segNewest = iota
 	segDated
 	segOldest
 )
 
-// Pending implements backlog.Store.
+// Pending implements [backlog.Store].
 func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
 	for _, col := range slices.Compact([]*timeCol{t.inserted, t.lanes[q.Lane].time}) {
 		if err := t.discover(ctx, col, q.Lane); err != nil {
@@ -36,7 +37,8 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 		p, err := t.page(ctx, &s)
 		for err == nil && s.unknown != nil { // its form is that of most rows, not of the first
 			col := s.unknown
-			if err = t.discover(ctx, col); err != nil {
+			err = t.discover(ctx, col)
+			if err != nil {
 				break
 			}
 			s.again = col.known() == nil
@@ -53,22 +55,27 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	return backlog.Page{}, nil
 }
 
-// mostStrays is how many rows of a lane [Table.Strays] looks at.
+// maxStrays limits how many rows of a lane [Table.Strays] reads.
 const mostStrays = 1000
 
-// Strays implements [backlog.StrayFinder]. The values of one form are a range of the
-// index, and what is outside of it at an end that no page reads is looked for there.
+// Strays implements [backlog.StrayFinder]. The values of a form are one range of the index.
+// Strays reads what is outside of that range, at the end that no page reaches.
 func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
 	order := t.lanes[q.Lane].time
 	if order.known() == nil {
 		return nil, nil
 	}
-	q.Limit, q.After, q.Until = mostStrays, backlog.Cursor{}, backlog.Cursor{}
+	q.Limit = mostStrays
+	q.After = backlog.Cursor{}
+	q.Until = backlog.Cursor{}
 	ranges := order.known().RangesBefore(q.Since)
 	if t.lanes[q.Lane].byWait {
 		ranges = order.known().RangesAfter(q.Now)
 	}
 	terms := t.terms(q.Lane)
+	if len(terms) == 0 {
+		ranges = nil
+	}
 	for _, r := range ranges {
 		text, args := t.pageQuery(q, part{seg: segDated, stray: &r}, terms, q.Limit-len(list))
 		found, err := t.unreadable(ctx, q, terms, text, args)
@@ -86,13 +93,19 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 	return list, err
 }
 
-// strayDeadlines adds the running attempts that are never overdue to the list.
-func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query, list []backlog.Unreadable) ([]backlog.Unreadable, error) {
+// strayDeadlines adds to the list the running attempts whose deadline is outside of the form,
+// so that they are never overdue.
+func (t *Table) strayDeadlines(
+	ctx context.Context, q backlog.Query, list []backlog.Unreadable,
+) ([]backlog.Unreadable, error) {
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	ranges := t.writeForm(tc).RangesAfter(q.Now)
 	for _, r := range ranges {
-		cond, args := t.within(tc, r)
-		text := t.recordsText(t.refresh.running+" AND "+cond, fmt.Sprint(" LIMIT ", q.Limit), false)
+		where := allOf(t.refresh.running)
+		where.add(t.within(tc, r))
+		stray := t.recordsQuery(where, t.sel.needed)
+		stray.limit = q.Limit
+		text, args := stray.sql()
 		found, err := t.unreadable(ctx, q, []term{{}}, text, args)
 		if err != nil {
 			return nil, err
@@ -102,11 +115,10 @@ func (t *Table) strayDeadlines(ctx context.Context, q backlog.Query, list []back
 	return list, nil
 }
 
-// unreadable returns those rows of the query that cannot be records.
-func (t *Table) unreadable(ctx context.Context, q backlog.Query, terms []term, text string, args []any) ([]backlog.Unreadable, error) {
-	if len(terms) == 0 {
-		return nil, nil
-	}
+// unreadable returns the rows of a page query that cannot be read as records.
+func (t *Table) unreadable(
+	ctx context.Context, q backlog.Query, terms []term, text string, args []any,
+) ([]backlog.Unreadable, error) {
 	var s scanner
 	err := t.db.Do(ctx, func(ctx context.Context) error {
 		s = scanner{t: t, q: q, seg: segDated, terms: terms, again: true}
@@ -119,7 +131,7 @@ func (t *Table) unreadable(ctx context.Context, q backlog.Query, terms []term, t
 	return s.page.Unreadable, err
 }
 
-// segments returns where the query's lane can hold rows, within its cursors.
+// segments returns the segments of the query's lane that can hold rows between its cursors.
 func (t *layout) segments(q backlog.Query) (list []int) {
 	o := &t.lanes[q.Lane]
 	has := [...]bool{
@@ -128,15 +140,17 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 		segOldest: o.oldest != "" && q.Widest,
 	}
 	for seg := range has {
-		if has[seg] && (q.After.IsZero() || seg >= q.After.Segment) && (q.Until.IsZero() || seg <= q.Until.Segment) {
+		isBefore := !q.After.IsZero() && seg < q.After.Segment
+		isBeyond := !q.Until.IsZero() && seg > q.Until.Segment
+		if has[seg] && !isBefore && !isBeyond {
 			list = append(list, seg)
 		}
 	}
 	return list
 }
 
-// missing returns the condition for rows whose missing date means the word, "" if
-// there are none.
+// missingDate returns the condition of rows without a date of insertion, if the mapping says
+// that this means the word: newest, oldest or skip. Otherwise it returns "".
 func (t *layout) missing(word string) string {
 	var or conditions
 	if t.inserted.spec.Null == word {
@@ -148,23 +162,17 @@ func (t *layout) missing(word string) string {
 	return or.any()
 }
 
-// always and never are conditions that every row meets, and none.
-const (
-	always = "1 = 1"
-	never  = "1 = 0"
-)
-
-// A part is what one statement reads of a page: a segment or, behind a place
-// within the dated one, the rest of the rows of the very same time and then the
-// rows of other times. One range over time and key would say both, but SQLite
-// cannot follow it by the key where that is the rowid: each page would go
-// through all rows of one time that the pages before it had.
+// A pageStatement is what one statement of a page reads of a segment. Within the dated segment
+// a page takes two: first the remaining rows with the time of the cursor (ties), then the rows
+// of other times. A single range over time and key would do, but SQLite does not search it by
+// the key if that is the rowid: each page would read again all rows of that time.
 type part struct {
 	seg   int
 	ties  bool
-	stray *timeform.Range // not nil: instead of the dates of the pass, those in there
+	stray *timeform.Range // the times to read; nil: those of the pass
 }
 
+// pageStatements returns the statements that read the query's page of the segment.
 func partsOf(q backlog.Query, seg int) []part {
 	if seg == segDated && isWithin(q.After, seg) {
 		return []part{{seg: seg, ties: true}, {seg: seg}}
@@ -172,47 +180,53 @@ func partsOf(q backlog.Query, seg int) []part {
 	return []part{{seg: seg}}
 }
 
-// isWithin reports whether the cursor is a place in the segment.
+// isInSegment reports whether the cursor is in the segment.
 func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment == seg }
 
-// A term is what one branch has of a lane, or of it one class of the policy.
+// A laneScan is a part of a lane that one query of a UNION ALL reads: the rows in one state
+// and one waitClass.
 type term struct {
-	branch int
+	branch int // index
 	class  waitClass
 }
 
-// terms returns the terms of a lane.
+// laneScans returns the scans of a lane.
 func (t *layout) terms(lane backlog.Lane) (list []term) {
 	for i, b := range t.branches {
-		if b.lane == lane {
-			list = append(list, lists.Map(t.lanes[lane].classes, func(c waitClass) term { return term{i, c} })...)
+		if b.lane != lane {
+			continue
+		}
+		for _, c := range t.lanes[lane].classes {
+			list = append(list, term{i, c})
 		}
 	}
 	return list
 }
 
-// pageQuery returns the text and the arguments of one part of a page, with
-// limit rows at most.
+// pageQuery returns the text and the arguments of a pageStatement. Where there are several
+// scans, the index of the state comes after the columns of a page.
 func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
-	return t.text.Union(len(terms), t.orderColumns(q.Lane, p.seg), t.lanes[q.Lane].ends, limit, func(i int, rest string) (string, []any) {
-		x := terms[i]
+	order := &t.lanes[q.Lane]
+	queries := make([]selectQuery, len(terms))
+	for i, x := range terms {
 		b := t.branches[x.branch]
-		if rest != "" { // it is one of several
-			rest = fmt.Sprintf(", %d%s", x.branch, rest)
+		columns := aliased(t.exprs(p.stray == nil))
+		if len(terms) > 1 {
+			columns = append(columns, strconv.Itoa(x.branch))
 		}
 		lead := slices.Concat(t.where.prefix, b.prefix)
 		if x.class.cond != "" && !x.class.many {
 			lead = append(lead, t.policy.count)
 		}
-		cond, args := t.pageConditions(q, p, b, x.class)
-		from := t.from(lead, t.lanes[q.Lane].time.quoted)
-		exprs := db.SelectList(t.exprs(p.stray == nil))
-		return fmt.Sprintf("SELECT %s%s FROM %s WHERE %s", exprs, rest, from, cond), args
-	})
+		queries[i] = selectQuery{
+			columns: columns, from: t.from(lead, order.time.quoted), where: t.pageConditions(q, p, b, x.class),
+			orderBy: t.orderColumns(q.Lane, p.seg), descending: order.descending, limit: limit, bindsLimit: true,
+		}
+	}
+	return t.union(queries)
 }
 
-// orderColumns returns the columns by which the rows of a segment come. Missing
-// dates of insertion are NULL or zero, which makes no difference.
+// orderColumns returns the columns by which a segment is ordered.
 func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 	if seg != segDated {
 		return t.lanes[lane].undated
@@ -220,14 +234,14 @@ func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
 	return t.orderBy(t.lanes[lane].time)
 }
 
-// orderBy returns the columns of an order by the time and then by the key.
+// orderBy returns the columns of an order by the time, then by the key.
 func (t *layout) orderBy(c *timeCol) []string {
 	return lists.Distinct(append([]string{c.quoted}, t.key...))
 }
 
-// from returns the FROM clause of a page query that an index is to answer: by the
-// columns of one value each, and then in the order of another. Where planners need
-// it, it carries an index hint; else it is the quoted table name.
+// fromClause returns the FROM clause of a query that an index should answer: an index with the
+// lead columns, each equal to one value, and then the order column. The clause has an index
+// hint where planners need one.
 func (t *layout) from(lead []string, order string) string {
 	if t.text.IndexHint == "" || len(lead) == 0 || t.d.NoHints.Load() {
 		return t.name
@@ -240,12 +254,17 @@ func (t *layout) from(lead []string, order string) string {
 	return t.name
 }
 
-// orEqual makes an operator one that takes the place itself, too.
-var orEqual = map[bool]string{true: "="}
+// orEqual makes an operator include the bound itself if that says so.
+func orEqual(operator string, includes bool) string {
+	if includes {
+		return operator + "="
+	}
+	return operator
+}
 
-// pageConditions returns the conditions for the branch's rows of the class, and
-// their arguments.
-func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) (string, []any) {
+// pageConditions returns the conditions of the rows that a pageStatement reads in a state and
+// a waitClass.
+func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) conditions {
 	o := &t.lanes[q.Lane]
 	dated := p.seg == segDated
 	within := isWithin(q.After, p.seg)
@@ -256,7 +275,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	switch {
 	case p.stray != nil:
 		conds.add(t.within(order, *p.stray))
-		return conds.all(), conds.args
+		return conds
 	case p.seg == segOldest:
 		conds.add(o.oldest, nil)
 	case p.seg == segNewest:
@@ -275,12 +294,12 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	case within && dated && !p.ties:
 		conds.add(order.quoted+" "+o.onward+" ?", []any{q.After.Order})
 	case within:
-		conds.add(db.KeyRange(o.onward+orEqual[q.After.Before], t.key, q.After.Key))
+		conds.add(db.KeyRange(orEqual(o.onward, q.After.Before), t.key, q.After.Key))
 	}
 	if isWithin(q.Until, p.seg) {
-		op := o.back + orEqual[!q.Until.Before]
+		op := orEqual(o.back, !q.Until.Before)
 		if dated {
-			conds.add(order.quoted+" "+o.back+"= ?", []any{q.Until.Order}) // not every planner bounds a range by what follows
+			conds.add(order.quoted+" "+o.back+"= ?", []any{q.Until.Order}) // some planners need it to bound the range
 			conds.add(db.KeyRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order))
 		} else {
 			conds.add(db.KeyRange(op, t.key, q.Until.Key))
@@ -289,7 +308,7 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	if o.filters {
 		conds.add(t.aged(q))
 	}
-	// Where no row has a time there yet, those that are read are looked at.
+	// While the form is unknown, the scanner decides.
 	if c := t.eligible; c != nil && c.known() != nil {
 		cond, args := t.belowCut(c, c.known().Until(q.Now))
 		conds.add(t.orUnread(c, cond, args))
@@ -298,11 +317,12 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 		cond, args := t.fromCut(c, c.known().Since(q.Now))
 		conds.add(t.orUnread(c, cond, args))
 	}
-	return conds.all(), conds.args
+	return conds
 }
 
-// orUnread is a condition on the time of the column that lets rows through whose time is
-// missing, unless they are skipped, or cannot be read: those are reported.
+// orUnreadable extends a condition on the time of the column. It also selects rows whose time
+// is missing, unless such rows are skipped, and rows whose time is unreadable, which are
+// reported.
 func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
 	var or conditions
 	or.add(t.misread(c))
@@ -316,12 +336,14 @@ func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
 	return or.any(), or.args
 }
 
-// pending returns the conditions that a row of the branch meets; of the zero one, those of any row.
+// inState returns the conditions of rows in the state. Those of the zero state are the
+// conditions of every record.
 func (t *layout) pending(b branch) conditions {
 	return conditions{list: append(lists.NonEmpty(b.cond, t.where.cond), t.keyed()...)}
 }
 
-// keyed returns the condition for each part of the key that may be NULL.
+// keyNotNull returns a condition for each column of the key that can be NULL: a record needs a
+// whole key.
 func (t *layout) keyed() (list []string) {
 	for i, c := range t.keys {
 		if !c.NotNull {
@@ -331,13 +353,13 @@ func (t *layout) keyed() (list []string) {
 	return list
 }
 
-// page reads one page of a segment. Its Next is zero where there was no row.
+// page reads one page of a segment. Its Next is zero if there was no row.
 func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 	empty := scanner{t: t, q: s.q, seg: s.seg, terms: t.terms(s.q.Lane), again: s.again}
 	err := t.db.Do(ctx, func(ctx context.Context) error {
 		*s = empty
 		if len(s.terms) == 0 {
-			return nil // no state is in this lane
+			return nil // the lane has no states
 		}
 		for _, p := range partsOf(s.q, s.seg) {
 			if s.room() <= 0 || s.unknown != nil {
@@ -357,7 +379,8 @@ func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 	return s.page, err
 }
 
-// aged is the condition for the pass's ages.
+// ageFilter returns the condition for the ages of the pass, in a lane that is not ordered by
+// age.
 func (t *layout) aged(q backlog.Query) (string, []any) {
 	var or conditions
 	or.add(t.missing("newest"), nil)
@@ -370,27 +393,28 @@ func (t *layout) aged(q backlog.Query) (string, []any) {
 		or.add(t.misread(t.inserted))
 	}
 	if len(or.list) == 0 {
-		or.add(never, nil) // no row has a date, or one just now, which cannot be read yet
+		or.add(never, nil) // no row has a date, or the first one came just now
 	}
-	// The order must come from the index that this has no part in.
+	// The index of the order must be searched, not one of the ages.
 	return t.text.WithoutIndex(strings.Join(or.list, " OR ")), or.args
 }
 
-// A Reading is a query by which pages are read, and the index that is to answer it.
+// A Reading is a query that passes or lists send, with the index that should answer it.
 type Reading struct {
-	What    string   // the lane and the condition
-	Equal   []string // names of the columns that have one value each
-	Order   []string // names of the columns by which the rows come
-	Columns []string // quoted, of the index to have
-	Where   string   // its condition, where it is partial
+	What    string   // the lane and the condition, for people
+	Equal   []string // names of the columns that are equal to one value
+	Order   []string // names of the columns that order the rows
+	Columns []string // quoted, of the proposed index
+	Where   string   // the condition of the proposed index, if it is partial
 	Query   string
 	Args    []any
 }
 
-// Readings returns the queries of passes that begin now. Of failed records that a policy
-// counts, those that wait equally long are a range of one index each; those who have
-// failed more often than the curve grows are many numbers of failures, and need an
-// index of their own to come in order.
+// Readings returns the queries of passes that begin now.
+//
+// Under a policy that counts failures, each waitClass of failed records is a range of one
+// index by the count and the time. An open-ended class has several counts, so it needs an index
+// of its own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
 	for i, b := range t.branches {
 		order := t.lanes[b.lane].time.quoted
@@ -429,10 +453,11 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 	return list
 }
 
-// reading is the query for the branch's rows that meet the conditions, in the order of the
-// columns and then of the key. The index begins with the columns whose value the
-// condition says already: a planner without statistics prefers any index that it
-// can search by a status, and would then sort.
+// readingOf returns a reading of the rows in a state that meet the conditions, in the order of
+// the columns and the key. Its query is left empty.
+//
+// The index begins with the columns whose value the condition says already. Without them a
+// planner that has no statistics prefers any index that it can search by a status, and sorts.
 func (t *layout) reading(b branch, conds, columns []string) Reading {
 	var equal []string
 	for _, has := range []map[string]any{t.where.equal, b.equal} {
@@ -450,8 +475,8 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 	}
 }
 
-// Statements returns the text of every statement that passes run, for people
-// who want to know before they grant.
+// Statements returns the text of every statement that passes send, for people who grant
+// rights.
 func (t *Table) Statements() []string {
 	var list []string
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
@@ -484,13 +509,17 @@ func (t *Table) Statements() []string {
 	return lists.Distinct(lists.Map(lists.NonEmpty(list...), t.text.Rebind))
 }
 
-// Written returns the quoted columns that passes write.
+// WrittenColumns returns the quoted columns that passes write.
 func (t *Table) Written() []string {
-	sets := lists.Map(t.writer.targets(time.Time{}), func(w update) []assign { return w.set })
-	return lists.Distinct(lists.Map(slices.Concat(t.expireSet, slices.Concat(sets...)), func(a assign) string { return a.col }))
+	clauses := slices.Clone(t.expireSet)
+	for _, x := range t.writer.targets(time.Time{}) {
+		clauses = append(clauses, x.set...)
+	}
+	return lists.Distinct(lists.Map(clauses, func(a assign) string { return a.col }))
 }
 
-// Read returns the quoted columns that the statements of passes name, in the table's order.
+// ReadColumns returns the quoted columns that the statements of passes name, in the table's
+// order.
 func (t *Table) Read() []string {
 	all := strings.Join(t.Statements(), "\n")
 	isUnread := func(quoted string) bool { return !strings.Contains(all, quoted) }

@@ -253,16 +253,16 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 // A laneOrder is how the records of a lane come, and which of them are due, as far as SQL can
 // say it.
 type laneOrder struct {
-	time    *timeCol // by which they come, before the key
-	byWait  bool     // they come by how long they have waited, the longest first; else the newest first
-	onward  string   // the operator for times and keys behind a place
-	back    string   // and before one
-	ends    string   // of ORDER BY, for the direction
-	undated []string // the columns by which those come that have no time
-	newest  string   // the condition of those of these that come first; "": there are none
-	oldest  string   // of those that come last, in the widest pass
-	filters bool     // a filter keeps to the pass's ages, which the order does not
-	classes []waitClass
+	time       *timeCol // by which they come, before the key
+	byWait     bool     // they come by how long they have waited, the longest first; else the newest first
+	onward     string   // the operator for times and keys behind a place
+	back       string   // and before one
+	descending bool
+	undated    []string // the columns by which those come that have no time
+	newest     string   // the condition of those of these that come first; "": there are none
+	oldest     string   // of those that come last, in the widest pass
+	filters    bool     // a filter keeps to the pass's ages, which the order does not
+	classes    []waitClass
 }
 
 // laneOf returns the order of the lane under the policy's rule.
@@ -270,7 +270,7 @@ func (t *layout) laneOf(l backlog.Lane) laneOrder {
 	c := &t.policy
 	if !c.rule.ByWait(l) {
 		return laneOrder{
-			time: t.inserted, onward: "<", back: ">", ends: db.NewestFirst, undated: t.key,
+			time: t.inserted, onward: "<", back: ">", descending: true, undated: t.key,
 			newest: t.missing("newest"), oldest: t.missing("oldest"), classes: []waitClass{{}},
 		}
 	}

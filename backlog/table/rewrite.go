@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -118,14 +117,15 @@ func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, tr
 // rewriteUpdate is the statement that writes to rows, with its arguments.
 func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 	set, values := t.bound(x.set, work{at: x.now})
-	cond, args := t.rewriteCond(x, rows)
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(values, args...)
+	where := t.unwritten(x, rows)
+	return t.updateSQL(set, where.all()), append(values, where.args...)
 }
 
-// rewriteCond is the condition of rows that are not written yet.
-func (t *layout) rewriteCond(x *rewriting, rows [][]any) (string, []any) {
-	cond := t.text.WithoutIndex(x.all()) + " AND " + t.text.KeyIn(t.key, len(rows))
-	return cond, db.AppendKeys(slices.Clone(x.args), lists.Map(rows, t.keyOf)...)
+// unwritten returns the conditions that the rows meet until they are written.
+func (t *layout) unwritten(x *rewriting, rows [][]any) (conds conditions) {
+	conds.add(t.text.WithoutIndex(x.all()), x.args)
+	conds.add(t.text.KeyIn(t.key, len(rows)), db.AppendKeys(nil, lists.Map(rows, t.keyOf)...))
+	return conds
 }
 
 // rewriteRows writes to rows with one statement, and finds out why they are as they were. Of
@@ -137,8 +137,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 	if err != nil || n >= all && (x.remain || len(t.catalog.Triggers) == 0) {
 		return err
 	}
-	cond, args := t.rewriteCond(x, rows) // as before they were written
-	still, err := t.countWhere(ctx, tx, cond, args)
+	still, err := t.countWhere(ctx, tx, t.unwritten(x, rows))
 	switch {
 	case err != nil:
 		return err
@@ -192,8 +191,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 // expireAll expires the set with one statement. done is false if it must be done by groups:
 // some rows are left as they are, or are refused, or hold texts that compare like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", db.SelectList(t.sel.exprs), t.name, x.all(), mostShown)
-	rows, err := t.rows(ctx, text, x.args, len(t.sel.exprs))
+	rows, err := t.rows(ctx, selectQuery{columns: aliased(t.sel.exprs), from: t.name, where: x.conditions, limit: mostShown})
 	if err != nil {
 		return 0, false, err
 	}
@@ -227,7 +225,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 // expiring is how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
 	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
-	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.text.WithoutIndex(x.all()), x.args)
+	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.unsearched(x.conditions))
 	w := rewriting{
 		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
 		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
@@ -281,7 +279,7 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 }
 
 func (t *layout) expireText(x expiry) string {
-	return "UPDATE " + t.name + " SET " + setText(t.expireSet) + " WHERE " + x.all()
+	return t.updateSQL(t.expireSet, x.all())
 }
 
 // Requeue puts the dead and failed records that the filter means back to new, as if

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -19,34 +18,37 @@ import (
 	"backlog/internal/lists"
 )
 
-// columns are the columns that a page reads: first those that the
-// handler is given, then the others that are needed.
+// pageColumns are the columns that a page selects: first those whose values handlers get,
+// then the others that passes need. The fields with At hold indexes into exprs.
 type columns struct {
 	exprs   []string
-	needed  []string  // likewise, but NULL for what only handlers are given
-	columns []*column // that they are of
-	key     []int     // where the key's parts stand
-	status  int       // likewise; -1: not there
-	counted int       // likewise: the number of attempts
-	kept    []int     // likewise: the columns of what a row remembers
-	names   []string  // of the handler's columns
-	changed []int     // those of them that handlers are not always given as they are stored
-	told    []string  // expressions that [layout.shown] adds: attempts, last error, state
+	needed  []string  // exprs with NULL in place of those that only handlers need
+	columns []*column // of exprs, then of displayExprs; nil: not a single column
+	key     []int
+	status  int      // -1: there is no status column
+	counted int      // the number of attempts; -1: it is not counted
+	kept    []int    // what a row remembers
+	names   []string // of the columns whose values handlers get
+	changed []int    // columns whose values are converted for handlers
+	told    []string // what [layout.withDisplay] adds: attempts, last error, state
 }
 
+// newPageColumns collects the columns, each once.
 func (t *layout) newColumns() columns {
 	s := columns{status: -1, counted: -1}
-	at, handlers := make(map[string]int), true
+	at := make(map[string]int)
+	onlyForHandlers := true
 	add := func(quoted string) int {
 		i, ok := at[quoted]
 		if !ok {
 			i = len(s.exprs)
 			at[quoted] = i
 			c := t.quotedColumn(quoted)
-			s.exprs, s.needed = append(s.exprs, cmp.Or(c.ReadExpr, t.text.AsStored(quoted))), append(s.needed, "NULL")
+			s.exprs = append(s.exprs, cmp.Or(c.ReadExpr, t.text.AsStored(quoted)))
+			s.needed = append(s.needed, "NULL")
 			s.columns = append(s.columns, c)
 		}
-		if !handlers {
+		if !onlyForHandlers {
 			s.needed[i] = s.exprs[i]
 		}
 		return i
@@ -58,7 +60,7 @@ func (t *layout) newColumns() columns {
 			s.changed = append(s.changed, i)
 		}
 	}
-	handlers = false
+	onlyForHandlers = false
 	s.kept = lists.Map(t.memory, add)
 	s.key = lists.Map(t.key, add)
 	if t.status != "" {
@@ -77,13 +79,15 @@ func (t *layout) newColumns() columns {
 		if c != nil {
 			expr = cmp.Or(c.ReadExpr, t.text.AsStored(t.text.Quote(c.Name)))
 		}
-		s.told, s.columns = append(s.told, expr), append(s.columns, c)
+		s.told = append(s.told, expr)
+		s.columns = append(s.columns, c)
 	}
-	s.told, s.columns = append(s.told, t.standingCase(strconv.Itoa)), append(s.columns, nil)
+	s.told = append(s.told, t.standingCase(strconv.Itoa))
+	s.columns = append(s.columns, nil)
 	return s
 }
 
-// quotedColumn returns the column of that quoted name.
+// quotedColumn returns the column of that quoted name, which must exist.
 func (t *layout) quotedColumn(quoted string) *column {
 	i := slices.IndexFunc(t.catalog.Columns, func(c column) bool { return t.text.Quote(c.Name) == quoted })
 	return &t.catalog.Columns[i]
@@ -94,15 +98,14 @@ func (t *layout) names(quoted []string) []string {
 	return lists.Map(lists.Distinct(quoted), func(q string) string { return t.quotedColumn(q).Name })
 }
 
-// Given returns the names of the columns that a handler is given of each
-// record, in their order.
+// HandlerColumns returns the names of the columns whose values handlers get, in their order.
 func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
 
-// Stored returns what the row with the key has in the quoted columns, as it is stored there. The
-// error is [backlog.ErrConflict] where no row has the key.
+// Stored returns the values of the quoted columns in the row with the key. The error is
+// [backlog.ErrConflict] if there is no such row.
 func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns []string) ([]any, error) {
-	text := "SELECT " + strings.Join(columns, ", ") + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1)
-	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, k)...), len(columns))
+	text, args := selectQuery{columns: columns, from: t.name, where: t.withKey(k)}.sql()
+	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Rebind(text), args...), len(columns))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, backlog.ErrConflict
 	}
@@ -112,8 +115,14 @@ func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns [
 	return values, err
 }
 
-// scan reads the first n expressions of [layout.shown], or all of a page, as they are
-// stored, with what else is to be read behind them.
+// withKey returns the condition of the row with the key.
+func (t *layout) withKey(k backlog.Key) (conds conditions) {
+	conds.add(t.text.KeyIn(t.key, 1), db.AppendKeys(nil, k))
+	return conds
+}
+
+// scan reads the first n values of a row, whose columns are those of a page or of
+// [layout.withDisplay]. What comes after them is scanned into rest.
 func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]any, error) {
 	row, err := db.ScanValues(rows, n, rest...)
 	for i, v := range row {
@@ -122,34 +131,36 @@ func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...an
 	return row, err
 }
 
-// rows returns the first n expressions of [layout.shown], or all of a page, of a query's rows.
-func (t *Table) rows(ctx context.Context, text string, args []any, n int) ([][]any, error) {
-	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, n) })
+// rows returns the rows of a query, whose columns are those of a page or of
+// [layout.withDisplay].
+func (t *Table) rows(ctx context.Context, q selectQuery) ([][]any, error) {
+	text, args := q.sql()
+	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(q.columns)) })
 }
 
-// groupsByKey returns the expressions, a page's or those of [layout.shown], of the rows
-// that meet the condition in groups of a size, in the order of the keys. By an index of the
-// condition each group would sort all that meets it, so it should be unsearched.
-func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, all string, args []any) iter.Seq2[[][]any, error] {
+// groupsByKey returns the rows that meet the conditions, in the order of their keys and in
+// groups of a size. exprs are those of a page or of [layout.withDisplay]. The conditions
+// should be unsearched: with an index for them, each group would sort all rows that meet them.
+func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where conditions) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		cond, bound := all, args
+		q := selectQuery{columns: aliased(exprs), from: t.name, where: where, orderBy: t.key, limit: size}
 		for more := true; more; {
-			text := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", db.SelectList(exprs), t.name, cond, strings.Join(t.key, ", "), size)
-			rows, err := t.rows(ctx, text, bound, len(exprs))
+			rows, err := t.rows(ctx, q)
 			if err == nil && len(rows) == 0 {
 				return
 			}
-			if more = len(rows) == size; more {
-				beyond, key := db.KeyRange(">", t.key, t.keyOf(rows[len(rows)-1]))
-				cond, bound = all+" AND "+beyond, slices.Concat(args, key)
+			more = len(rows) == size
+			if more { // before the caller takes rows out
+				q.where = where.clone()
+				q.where.add(db.KeyRange(">", t.key, t.keyOf(rows[size-1])))
 			}
 			more = yield(rows, err) && more
 		}
 	}
 }
 
-// recordOf makes a record of a row in the branch that no page is made of. What
-// cannot be read of its times is zero.
+// recordOf returns the record of a row in the state, for other uses than a page. Times that
+// cannot be read are zero.
 func (t *layout) recordOf(row []any, branch int) backlog.Record {
 	rec := backlog.Record{Key: t.keyOf(row)}
 	rec.Inserted, _ = t.inserted.in(row)
@@ -163,11 +174,14 @@ func (t *layout) keyOf(row []any) backlog.Key {
 	return backlog.NewKey(lists.Map(t.sel.key, func(at int) any { return row[at] })...)
 }
 
-// fill gives the record of the branch its state, and what handlers see of the row,
-// which it keeps.
+// fill sets the state of the record and the values for handlers. The record keeps the row.
 func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 	b := &t.branches[branch]
-	rec.Origin, rec.Lane, rec.Status, rec.Names, rec.Values = branch, b.lane, b.label, t.sel.names, row[:len(t.columns)]
+	rec.Origin = branch
+	rec.Lane = b.lane
+	rec.Status = b.label
+	rec.Names = t.sel.names
+	rec.Values = row[:len(t.columns)]
 	if t.sel.status >= 0 {
 		rec.Status = db.AsText(row[t.sel.status])
 	}
@@ -175,14 +189,15 @@ func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 	for _, i := range t.sel.changed {
 		row[i] = t.columns[i].ForHandler(row[i])
 	}
-	for i, v := range rec.Values { // of a record that is to be dead: passes leave such rows alone
+	// Only a record that becomes dead can have invalid UTF-8: passes skip such rows.
+	for i, v := range rec.Values {
 		if s, ok := v.(string); ok && !utf8.ValidString(s) && !slices.Contains(t.sel.key, i) {
 			row[i] = []byte(s)
 		}
 	}
 }
 
-// attemptsOf returns how many attempts the row counts, -1 where it does not say.
+// attemptsOf returns how many attempts the row counts, -1 if it does not say.
 func (t *layout) attemptsOf(row []any) int {
 	if t.sel.counted < 0 {
 		return -1
@@ -194,20 +209,23 @@ func (t *layout) attemptsOf(row []any) int {
 	return n
 }
 
-// OfEachState returns the pending records of each state that a pass takes first, at most
-// so many, of whatever age. It is empty where no outcome can be tried.
+// OfEachState returns the first pending records of each state in the order of passes, by the
+// state's label. It ignores ages and returns at most a number of records of each state. It
+// returns none if a trial cannot be rolled back.
 func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog.Record, error) {
 	list := make(map[string][]backlog.Record)
+	if !t.canRollBack() {
+		return list, nil
+	}
 	for i, b := range t.branches {
-		if t.catalog.Engine != "" {
-			break
-		}
 		conds := t.pending(b)
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
-		text := "SELECT " + db.SelectList(t.sel.exprs) + " FROM " + t.name + " WHERE " + conds.all() + db.OrderBy(t.lanes[b.lane].ends, t.orderColumns(b.lane, segDated))
-		rows, err := t.rows(ctx, text, []any{most}, len(t.sel.exprs))
+		rows, err := t.rows(ctx, selectQuery{
+			columns: aliased(t.sel.exprs), from: t.name, where: conds,
+			orderBy: t.orderColumns(b.lane, segDated), descending: t.lanes[b.lane].descending, limit: most, bindsLimit: true,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -216,25 +234,28 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 	return list, nil
 }
 
-// maxPageBytes ends a page of large payloads early, below a page's share of what
-// package backlog allows records in memory.
+// maxPageBytes ends a page of large payloads early. It is less than a page's share of the
+// memory that package backlog allows for records.
 const maxPageBytes = 4 << 20
 
-// A scanner makes records of rows, until the page is full.
+// A scanner turns rows into the records of a page, until the page is full.
 type scanner struct {
 	t     *Table
 	q     backlog.Query
 	seg   int
 	terms []term // of the lane
 	page  backlog.Page
-	count int
-	bytes int
+	count int // rows
+	bytes int // of their values
 
-	unknown *timeCol // that a row has a time in, though its form is not known: the page is to be read again
-	again   bool     // whatever is still unknown
+	// unknown is set when a row has a time in a column without a known form. Scanning ends,
+	// and the page must be read anew once the form is detected. With again the form stays
+	// unknown, and the time is judged alone.
+	unknown *timeCol
+	again   bool
 }
 
-// room returns how many rows more the page may have.
+// room returns how many more rows the page may have.
 func (s *scanner) room() int {
 	if s.bytes > maxPageBytes {
 		return 0
@@ -242,6 +263,7 @@ func (s *scanner) room() int {
 	return s.q.Limit - s.count
 }
 
+// scan reads rows until the page is full, and closes them.
 func (s *scanner) scan(rows *sql.Rows) error {
 	defer rows.Close()
 	n := len(s.t.sel.exprs)
@@ -251,7 +273,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	if len(s.terms) > 1 {
 		to = append(to, &b)
 		for range s.t.orderColumns(s.q.Lane, s.seg) {
-			to = append(to, new(any)) // only to order by
+			to = append(to, new(any)) // the union only orders by it
 		}
 	}
 	for s.room() > 0 && s.unknown == nil && rows.Next() {
@@ -284,7 +306,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	return rows.Err()
 }
 
-// sizeOf returns how many bytes the values have of those that may have many.
+// sizeOf returns how many bytes the texts and blobs among the values have.
 func sizeOf(values ...any) (n int) {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -297,19 +319,18 @@ func sizeOf(values ...any) (n int) {
 	return n
 }
 
-// value returns what the driver has read of an expression of the selection as
-// the store has it.
+// value converts the driver's value of the i-th expression to that of the store.
 func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v) }
 
-// row judges one row. What the conditions in SQL can only say to the second is
-// judged here exactly.
+// addRow adds a row to the page. It decides exactly what the SQL conditions decide to the
+// second.
 func (s *scanner) row(row []any, b int) {
 	t := s.t
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
 	}
 	n := len(s.page.Records)
-	rec := &s.page.Records[:n+1][n] // made in its place: it is large
+	rec := &s.page.Records[:n+1][n] // in place, since a record is large
 	*rec = backlog.Record{Key: t.keyOf(row)}
 	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
 	if s.seg == segDated {
@@ -331,41 +352,45 @@ func (s *scanner) row(row []any, b int) {
 	if err == nil {
 		err = t.garbled(row)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
 		return
-	case d.skipped != nil, t.inserted.role == insertionTime && !d.inserted.IsZero() && d.inserted.Before(s.q.Since),
-		d.eligible.After(s.q.Now), !d.expires.IsZero() && d.expires.Before(s.q.Now):
-		return
-	case !t.policy.isDue(s.q.Lane, rec.Memory, s.q.Now):
+	}
+	isTooOld := t.inserted.role == insertionTime && !d.inserted.IsZero() && d.inserted.Before(s.q.Since)
+	isExpired := !d.expires.IsZero() && d.expires.Before(s.q.Now)
+	if d.skipped != nil || isTooOld || isExpired || d.eligible.After(s.q.Now) {
 		return
 	}
-	rec.Inserted, rec.Cursor = d.inserted, s.page.Next
+	if !t.policy.isDue(s.q.Lane, rec.Memory, s.q.Now) {
+		return
+	}
+	rec.Inserted = d.inserted
+	rec.Cursor = s.page.Next
 	t.fill(rec, row, b)
 	s.page.Records = s.page.Records[:n+1]
 }
 
-// dates are what the time columns of a row say. A date is zero where it is missing.
+// dates are the values of the time columns of a row. A date that is missing is zero.
 type dates struct {
 	inserted, eligible, expires time.Time
-	skipped                     *timeCol // whose date is missing, which means that the row is skipped
+	skipped                     *timeCol // its date is missing, so that passes skip the row
 }
 
-// datesOf reads the dates of a row. The error is the first of those that are none.
+// datesOf reads the dates of a row. The error is that of the first unreadable date.
 func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 	to := [...]*time.Time{&d.inserted, &d.eligible, &d.expires}
 	for i, tc := range [...]*timeCol{t.inserted, t.eligible, t.expires} {
 		if tc == nil {
 			continue
 		}
-		raw, wrong := row[tc.at], error(nil)
+		raw := row[tc.at]
+		var wrong error
 		means, missing := tc.missing(raw)
-		if !missing && tc.known() == nil { // it is the first of its kind
+		if !missing && tc.known() == nil { // the first time in this column
 			wrong = tc.prove([]any{tc.sample(raw)})
 		}
 		switch {
-		case missing && means == "skip" && tc != t.inserted: // whose pages leave such rows out
+		case missing && means == "skip" && tc != t.inserted: // pages have no rows without a date of insertion then
 			d.skipped = tc
 		case missing || wrong != nil:
 		case tc.role == insertionTime:
@@ -383,7 +408,7 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 	return d, err
 }
 
-// garbled returns why the row cannot be handed to a handler, which is given UTF-8: a text is none.
+// checkUTF8 returns an error if a text is invalid UTF-8, which handlers cannot get.
 func (t *layout) garbled(row []any) error {
 	for i, v := range row[:len(t.sel.exprs)] {
 		if s, ok := v.(string); ok && !utf8.ValidString(s) {
@@ -394,56 +419,63 @@ func (t *layout) garbled(row []any) error {
 	return nil
 }
 
-// isMisread reports whether one of the row's dates cannot be read.
+// isMisread reports whether a date of the row is unreadable.
 func (t *layout) isMisread(row []any, now time.Time) bool {
 	_, err := t.datesOf(row, now)
 	return err != nil
 }
 
-// ParseKey returns the key that people write for a row: the bare value, or a
-// JSON array of a composite key's. The columns' types decide what it becomes;
-// BLOBs are base64. It is an error that the user can mend.
+// ParseKey parses a key as people write it: the bare value, or a JSON array of the values of
+// a composite key. Values get the types of the columns, and BLOBs are base64. The error is one
+// that the user can mend.
 func (t *layout) ParseKey(text string) (backlog.Key, error) { return db.ParseKey(t.keys, text) }
 
-// Find returns the row with the key, and whether there is one. The error is a [*KeyError] where the database
-// cannot take the key for one of the table.
+// Find returns the row with the key, and whether there is one. The error is a [*KeyError] if
+// the database refuses the key, since no key of the table can look like that.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
 	filter := t.text.WithoutIndex(cmp.Or(t.where.cond, always))
 	exprs := t.shown(t.sel.exprs)
-	text := fmt.Sprintf("SELECT %s, CASE WHEN %s THEN 1 ELSE 0 END FROM %s WHERE %s", db.SelectList(exprs), filter, t.name, t.text.KeyIn(t.key, 1))
+	columns := append(aliased(exprs), "CASE WHEN "+filter+" THEN 1 ELSE 0 END")
+	text, args := selectQuery{columns: columns, from: t.name, where: t.withKey(k)}.sql()
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		var within int
-		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, k)...), len(exprs), &within)
+		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Rebind(text), args...), len(exprs), &within)
 		if t.db.Class(err) == db.Refused {
 			return db.NotAKey(t.m.Name, t.keys, k)
 		}
 		if err != nil {
 			return err
 		}
-		row, ok = t.shownRow(raw, now), true
+		row = t.shownRow(raw, now)
+		ok = true
 		row.Filtered = within == 0
 		return nil
 	})
 	return row, ok, err
 }
 
-// shown returns the expressions of a page with those behind them that people are shown.
+// withDisplay adds the expressions for people to those of a page.
 func (t *layout) shown(exprs []string) []string { return slices.Concat(exprs, t.sel.told) }
 
-// shownRow returns what people are shown of the values of [layout.shown].
-func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
-	raw, told := raw[:len(t.sel.exprs)], raw[len(t.sel.exprs):]
-	standing, _ := db.AsCount(told[2])
-	row, branch := inspect.Row{State: backlog.RowState(standing - len(t.branches))}, 0
-	if standing < len(t.branches) {
-		branch, row.State = standing, backlog.RowNew
+// displayRow returns what people are shown of a row. values are those of
+// [layout.withDisplay].
+func (t *layout) shownRow(values []any, now time.Time) inspect.Row {
+	raw := values[:len(t.sel.exprs)]
+	display := values[len(t.sel.exprs):]
+	stateIndex, _ := db.AsCount(display[2])
+	branch := 0
+	row := inspect.Row{State: backlog.RowState(stateIndex - len(t.branches))}
+	if stateIndex < len(t.branches) {
+		branch = stateIndex
+		row.State = backlog.RowNew
 		if t.branches[branch].lane == backlog.Failed {
 			row.State = backlog.RowError
 		}
 	}
 	var d dates
 	d, row.Unreadable = t.datesOf(raw, now)
-	row.Eligible, row.Expires = d.eligible, d.expires
+	row.Eligible = d.eligible
+	row.Expires = d.expires
 	if row.Unreadable == nil && d.skipped != nil {
 		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
 	}
@@ -457,20 +489,20 @@ func (t *layout) shownRow(raw []any, now time.Time) inspect.Row {
 	if t.sel.status < 0 {
 		row.Status = row.State.String()
 	}
-	if n, err := db.AsCount(told[0]); t.attempts != nil && err == nil {
+	if n, err := db.AsCount(display[0]); err == nil && t.attempts != nil {
 		row.Attempts = &n
 	}
-	if text := lastError(told); told[1] != nil {
-		row.LastError = &text
+	if display[1] != nil {
+		row.LastError = new(lastError(display))
 	}
 	return row
 }
 
-// lastError returns the text that a row of [layout.shown] ends with, empty if there is none.
+// lastError returns the last error in a row of [layout.withDisplay], "" if there is none.
 func lastError(row []any) string { return db.AsText(row[len(row)-2]) }
 
-// standingCase numbers the states: the branch of a pending row, or one of the
-// ends behind them. as is the SQL for a number.
+// stateIndexExpr returns an SQL expression for the state of a row. Its value is as(index): the
+// index of a pending state, or len(t.states) plus the [backlog.RowState] of another one.
 func (t *layout) standingCase(as func(int) string) string {
 	expr := "CASE"
 	add := func(cond string, number int) {
@@ -487,8 +519,8 @@ func (t *layout) standingCase(as func(int) string) string {
 	return expr + " ELSE " + as(len(t.branches)+int(backlog.RowOther)) + " END"
 }
 
-// standingLabel is what a table without a status column has for a number of
-// standingCase, as SQL.
+// stateLabel returns the name of the state with that index, as an SQL literal. It stands for
+// the status in a table without a status column.
 func (t *layout) standingLabel(n int) string {
 	if n < len(t.branches) {
 		return t.text.Literal(t.branches[n].label)
@@ -496,11 +528,11 @@ func (t *layout) standingLabel(n int) string {
 	return t.text.Literal(backlog.RowState(n - len(t.branches)).String())
 }
 
-// EachPending calls f with every pending row, whatever its age and whether it
-// is due, in the order of the keys. f must not keep the record's values.
+// EachPending calls f with every pending row, whatever its age and whether it is due. The
+// rows of each state come in the order of their keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	for _, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.text.WithoutIndex(t.pending(b).all()), nil) {
+		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.unsearched(t.pending(b))) {
 			if err != nil {
 				return err
 			}
@@ -512,10 +544,12 @@ func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.R
 	return nil
 }
 
-// Rules returns up to 1,000 rules of rows under the policy refresh, each once.
+// Rules returns up to 1,000 distinct recurrence rules of rows, for the refresh policy.
 func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 	col := t.text.Quote(t.catalog.Find(column, t.text.FoldsNames).Name)
-	text := "SELECT DISTINCT " + col + " FROM " + t.name + " WHERE " + strings.Join(lists.NonEmpty(col+" IS NOT NULL", t.where.cond), " AND ") + " LIMIT 1000"
-	rows, err := db.QueryValues(ctx, t.db, text, nil, 1)
+	text, args := selectQuery{
+		columns: []string{"DISTINCT " + col}, from: t.name, where: allOf(col+" IS NOT NULL", t.where.cond), limit: 1000,
+	}.sql()
+	rows, err := db.QueryValues(ctx, t.db, text, args, 1)
 	return lists.Map(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
 }

@@ -15,37 +15,41 @@ import (
 	"backlog/internal/lists"
 )
 
-// A writer is how a table writes outcomes to its rows. What a policy keeps there decides which
-// one it is, once, when the table is opened.
+// A writer writes outcomes to rows. The policy decides which of the two writers a table has.
 type writer interface {
 	// settling returns how a group is written.
 	settling(group []backlog.Settlement) groupWrite
-	// trying returns what writes the settlement to its row, in a transaction that its caller
-	// undoes; nil: nothing is to be written.
+
+	// trying returns a function that writes the settlement to its row, in a transaction that
+	// the caller rolls back. It returns nil if there is nothing to write.
 	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
-	// targets returns the outcomes of all states, for statements that need no row.
+
+	// targets returns an update for each state and outcome, without a row.
 	targets(now time.Time) []update
-	// texts returns the statements by which rows are read before they are written.
+
+	// texts returns the statements that read rows before they are written.
 	texts() []string
 }
 
-// A rowGuard is what must be so of a row for its outcome to be written: what is there is still
-// what was read.
+// A rowGuard is what must be unchanged in a row since it was read, so that its outcome may be
+// written.
 type rowGuard int
 
 const (
-	statusGuard rowGuard = iota // its status and, unless it has succeeded, how often it has failed
-	startGuard                  // when it starts next, and how often it was started
-	uidGuard                    // which attempt runs or, where none did, as startGuard
+	statusGuard rowGuard = iota // the status and, except for a success, the number of failures
+	startGuard                  // the next start and the number of attempts
+	uidGuard                    // the UID of the running attempt; as startGuard if none was running
 )
 
-// holds reports whether the row is as it was read. The guard is none of the status.
+// holds reports whether the row is as it was read. The guard must not be statusGuard.
 func (guard rowGuard) holds(read, now *backlog.Memory) bool {
 	if now.UID != read.UID {
 		return false
 	}
-	byUID := guard == uidGuard && read.UID != ""
-	return byUID || now.Next.Equal(read.Next) && now.AttemptNo == read.AttemptNo
+	if guard == uidGuard && read.UID != "" {
+		return true
+	}
+	return now.Next.Equal(read.Next) && now.AttemptNo == read.AttemptNo
 }
 
 var (
@@ -53,11 +57,11 @@ var (
 	_ writer = attemptWriter{}
 )
 
-// A batchWriter writes a group with one statement per batch, unless those find that a row was
-// changed, or one is refused.
+// A batchWriter writes a group with one statement for each batch. If a row was changed in the
+// meantime, or one is refused, it writes row by row.
 type batchWriter struct{ *Table }
 
-// Settle implements backlog.Store.
+// Settle implements [backlog.Store].
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	return t.settleGroup(ctx, group, t.writer.settling(group))
 }
@@ -87,13 +91,13 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 	}
 }
 
-// prepareBatches returns the statements that write the batches, prepared. Where there is
-// nothing to write it looks whether the rows are as they were read.
+// prepareBatches prepares the statements that write the batches, and returns them. For a batch
+// that changes nothing it checks that the rows are as they were read.
 func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []update, err error) {
 	for _, w := range works {
 		x := t.update(w)
 		if x.text == "" {
-			if same, err := t.areAsBefore(ctx, w); !same {
+			if unchanged, err := t.areAsBefore(ctx, w); !unchanged {
 				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
@@ -120,7 +124,8 @@ func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) e
 	return nil
 }
 
-// settleRow writes one settlement, or returns why it is not written.
+// settleRow writes one settlement. The error is [backlog.ErrConflict] if the row is not as it
+// was read, and a *Problem if the database has undone the write.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (err error) {
 	x := t.updateOf(s)
 	found := int64(0)
@@ -144,13 +149,15 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	return t.kept(ctx, tx, x.work, found)
 }
 
-// conflict is the error for a row that is not as it was read: nil where a commit of the
-// outcome broke before and the row is in the outcome's state.
+// conflict returns the error for a row that is not as it was read. It is nil if the row is in
+// the state of the outcome and an earlier commit of the outcome has failed: that one succeeded
+// after all.
 func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
 	if !s.Record.Unsure {
 		return backlog.ErrConflict
 	}
-	conds := append([]string{t.text.KeyIn(t.key, 1)}, lists.NonEmpty(t.where.cond)...)
+	conds := t.withKey(s.Record.Key)
+	conds.add(t.where.cond, nil)
 	for _, x := range t.actions[s.Target].status {
 		cond := x.col + " IS NOT NULL" // a time or a count
 		if x.fixed && x.value == nil {
@@ -158,17 +165,17 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 		} else if x.fixed {
 			cond = x.col + " = " + x.expr
 		}
-		conds = append(conds, t.text.WithoutIndex(cond))
+		conds.add(t.text.WithoutIndex(cond), nil)
 	}
-	n, err := t.countWhere(ctx, tx, strings.Join(conds, " AND "), db.AppendKeys(nil, s.Record.Key))
+	n, err := t.countWhere(ctx, tx, conds)
 	if err == nil && n == 0 {
 		err = backlog.ErrConflict
 	}
 	return err
 }
 
-// unchanged is the *Problem of a row that is as it was, though the database has taken the
-// statement that writes to it what the place in the file says.
+// writeUndone returns the *Problem of a row that is as it was, although the database has
+// accepted the write. place is the setting that says what is written.
 func (t *layout) unchanged(place string) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
@@ -178,7 +185,8 @@ func (t *layout) unchanged(place string) error {
 		"%s is undone: a row of table %s is as it was after it was written, which is the work of %s", place, t.m.Name, by)
 }
 
-// kept returns an error if the row, found to be written, is as it was, or several have its key.
+// checkWritten returns an error if a row that was written is as it was, or if several rows
+// have its key. found is the number of rows that the statement wrote.
 func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) error {
 	if found > 1 {
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, w.rows[0].Record.Key)
@@ -190,42 +198,47 @@ func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) error
 	return err
 }
 
-// still returns, where a trigger could see to it, how many rows of a batch that
-// has just been written and ends them are in the state that was read.
+// countStillPending returns how many rows of the batch are in the state that was read,
+// although the batch was just written and its outcome is final. Only a trigger can do that.
 func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
-	ends := w.target == backlog.RowSuccess || w.target == backlog.RowDead && t.HasDead()
-	if len(t.catalog.Triggers) == 0 || !ends || t.holds(w.state, t.actions[w.target]) {
+	if len(t.catalog.Triggers) == 0 || !t.isFinal(w.target) || t.holds(w.state, t.actions[w.target]) {
 		return 0, nil
 	}
-	w.target = backlog.RowSuccess // whose guard asks for no number of failures
+	w.target = backlog.RowSuccess // its guard ignores the number of failures
 	w.exact = false
 	return t.asBefore(ctx, tx, w)
 }
 
-// asBefore returns how many rows of the batch are as they were read.
-func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
-	cond, args := t.asRead(w)
-	return t.countWhere(ctx, q, cond, args)
+// isFinal reports whether rows in the target state are not pending.
+func (t *layout) isFinal(target backlog.RowState) bool {
+	return target == backlog.RowSuccess || target == backlog.RowDead && t.HasDead()
 }
 
-// countWhere returns how many rows meet the condition.
-func (t *Table) countWhere(ctx context.Context, q db.Querier, cond string, args []any) (n int64, err error) {
-	err = q.QueryRowContext(ctx, t.text.Rebind("SELECT count(*) FROM "+t.name+" WHERE "+cond), args...).Scan(&n)
+// countUnchanged returns how many rows of the batch are as they were read.
+func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
+	return t.countWhere(ctx, q, t.asRead(w))
+}
+
+// countWhere returns how many rows meet the conditions.
+func (t *Table) countWhere(ctx context.Context, q db.Querier, where conditions) (n int64, err error) {
+	text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: where}.sql()
+	err = q.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&n)
 	return n, err
 }
 
-// SettleWith calls f in a transaction with the settlement of the record as a success.
-// The transaction begins with a look at the row, which must still be as it was read,
-// else the error is backlog.ErrConflict, and stays so for others until the end; then
-// comes f, and at last the settlement, unless f has left the row in another state or
-// deleted it. at is when that is. One commit ends it; after an error nothing of it is
-// done. Errors are the driver's.
+// SettleWith settles the record as a success in the same transaction that calls f. It locks
+// the row, calls f, writes the settlement at the time that at returns, and commits. After an
+// error everything is rolled back.
+//
+// The error is [backlog.ErrConflict] if the row is not as it was read. f may put the row into
+// another state or delete it: then the settlement is not written. Other errors are those of f
+// and of the driver.
 func (t *Table) SettleWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
 	return t.settleWith(ctx, r, at, false, f)
 }
 
-// TryWith does what SettleWith does and undoes it. A record that is not as it was read is not
-// settled: then f alone is called.
+// TryWith is [Table.SettleWith] with a rollback at the end. If the row is not as it was read,
+// it only calls f.
 func (t *Table) TryWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
 	err := t.settleWith(ctx, r, at, true, f)
 	if !errors.Is(err, backlog.ErrConflict) {
@@ -234,8 +247,10 @@ func (t *Table) TryWith(ctx context.Context, r *backlog.Record, at func() time.T
 	return t.inTx(ctx, true, f)
 }
 
-// settleWith is SettleWith, or TryWith where undo says so.
-func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error) error {
+// settleWith is SettleWith, which rolls back at the end if undo is set.
+func (t *Table) settleWith(
+	ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error,
+) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
 	x := t.updateOf(s)
 	find, key := t.lockText(x.work)
@@ -256,7 +271,8 @@ func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() tim
 			return err
 		}
 		s.At = at()
-		if err = t.settleRow(ctx, tx, s); err != nil && !errors.Is(err, backlog.ErrConflict) { // by f
+		err = t.settleRow(ctx, tx, s)
+		if err != nil && !errors.Is(err, backlog.ErrConflict) { // a conflict comes from f
 			return fmt.Errorf("settlement: %w", err)
 		}
 		return nil
@@ -267,50 +283,51 @@ func (t *Table) settleWith(ctx context.Context, r *backlog.Record, at func() tim
 	return err
 }
 
-// lockText returns the statement that finds the row of the work as it was read, and
-// keeps others from changing it until the transaction ends.
+// lockText returns the statement that selects the row of the batch if it is as it was read, and
+// locks it until the transaction ends.
 func (t *layout) lockText(w work) (string, []any) {
-	cond, args := t.asRead(w)
-	return "SELECT 1 FROM " + t.name + " WHERE " + cond + t.text.LockRow, args
+	return selectQuery{columns: []string{"1"}, from: t.name, where: t.asRead(w), lock: t.text.LockRow}.sql()
 }
 
-// A batch is the part of a group that one statement settles: the same state
-// was read, the same is to be reached.
+// A batchKey is what settlements have in common that one statement writes.
 type batch struct {
-	state  int
+	state  int // index of the pending state that was read
 	target backlog.RowState
-	leaves bool // something in what the row remembers
-	ends   bool // it is not tried again
-	count  int  // of failures as they were read, where one is added to them
-	exact  bool // the outcome may have been written before
-	tries  int  // attempts as they were read, if exact; -1: not known
+	leaves bool // the row remembers something of the outcome
+	ends   bool // the record is not tried again
+	count  int  // failures as they were read, if the policy counts them
+	exact  bool // the outcome may have been written already
+	tries  int  // attempts as they were read, if exact; -1: unknown
 }
 
-// A work is a batch with its rows, settled at a time.
+// A batch is settlements of a group that one statement writes.
 type work struct {
 	batch
 	rows []*backlog.Settlement
 	at   time.Time
 }
 
-// works divides the group into batches.
+// batches divides the group into batches.
 func (t *layout) works(group []backlog.Settlement) []work {
-	var list []work // few: a search is faster than a map
+	var list []work // so few that a search is faster than a map
 	for i := range group {
-		b := t.batchOf(&group[i])
-		at := slices.IndexFunc(list, func(w work) bool { return w.batch == b })
+		key := t.batchOf(&group[i])
+		at := slices.IndexFunc(list, func(w work) bool { return w.batch == key })
 		if at < 0 {
 			at = len(list)
-			list = append(list, work{b, make([]*backlog.Settlement, 0, len(group)-i), group[len(group)-1].At})
+			rows := make([]*backlog.Settlement, 0, len(group)-i)
+			list = append(list, work{key, rows, group[len(group)-1].At})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}
 	return list
 }
 
+// batchKeyOf returns the batch that the settlement belongs to.
 func (t *layout) batchOf(s *backlog.Settlement) batch {
 	b := batch{state: s.Record.Origin, target: s.Target}
-	if b.exact = s.Record.Exact || s.Record.Unsure; b.exact {
+	b.exact = s.Record.Exact || s.Record.Unsure
+	if b.exact {
 		b.tries = s.Record.Attempts
 	}
 	if t.counts(b) {
@@ -321,71 +338,72 @@ func (t *layout) batchOf(s *backlog.Settlement) batch {
 	return b
 }
 
-// workOf is the settlement of a single row.
+// batchOf returns the batch of a single row.
 func (t *layout) workOf(s *backlog.Settlement) work {
 	return work{t.batchOf(s), []*backlog.Settlement{s}, s.At}
 }
 
-// assignments returns what the settlement of the batch writes. The status is left
-// alone where the rows have it already.
+// setClauses returns what the settlement of the batch writes. It omits the status if the rows
+// have it already.
 func (t *layout) assignments(b batch) []assign {
 	a := t.actions[b.target]
-	list := a.status
+	status := a.status
 	if t.holds(b.state, a) {
-		list = nil
+		status = nil
 	}
-	var kept []assign
+	var remembered []assign
 	switch {
 	case b.ends:
-		kept = t.policy.died
+		remembered = t.policy.died
 	case b.leaves:
-		kept = t.policy.failed
+		remembered = t.policy.failed
 	}
-	return onceEach(slices.Concat(list, kept, a.also))
+	return onceEach(slices.Concat(status, remembered, a.also))
 }
 
-// holds reports whether rows in the state have the action's status already.
+// hasStatus reports whether rows in the pending state have the status of the update already.
 func (t *layout) holds(state int, a action) bool {
-	return !slices.ContainsFunc(a.status, func(x assign) bool {
-		have, ok := t.branches[state].equal[x.col]
-		return !x.fixed || !ok || have != x.value // now, or one more: always a change
-	})
+	changes := func(x assign) bool {
+		old, ok := t.branches[state].equal[x.col]
+		return !x.fixed || !ok || old != x.value
+	}
+	return !slices.ContainsFunc(a.status, changes)
 }
 
-// sizes of prepared updates: keys are filled up to the next one, so that a
-// group of any size uses one of a few statements.
+// batchSizes are the numbers of rows for which statements are prepared. A batch is padded to
+// the next size, so that batches of any size need only a few statements.
 var sizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
 
-// padded returns the rows with the last one again and again, as many as a statement has
-// places for.
+// padded returns the rows of the batch, with the last one repeated up to the next of
+// batchSizes.
 func (w work) padded() []*backlog.Settlement {
 	i, _ := slices.BinarySearch(sizes[:], len(w.rows))
 	last := w.rows[len(w.rows)-1:]
 	return append(slices.Clip(w.rows), slices.Repeat(last, sizes[i]-len(w.rows))...)
 }
 
-// An update is a statement that writes an outcome to its rows.
+// A batchUpdate is the UPDATE that writes a batch.
 type update struct {
 	work
 	text string // "": nothing changes
-	args []any  // first of what it sets, then of which rows
+	args []any  // of SET, then of WHERE
 	set  []assign
 }
 
-// update returns the statement that settles the work.
+// batchUpdate returns the statement that writes the batch.
 func (t *layout) update(w work) update {
 	set, args := t.bound(t.assignments(w.batch), w)
 	if len(set) == 0 {
 		return update{work: w}
 	}
-	cond, keys := t.asRead(w)
-	return update{w, "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond, append(args, keys...), set}
+	where := t.asRead(w)
+	return update{w, t.updateSQL(set, where.all()), append(args, where.args...), set}
 }
 
-// updateOf returns the statement that settles a single row.
+// rowUpdate returns the statement that writes a single settlement.
 func (t *layout) updateOf(s *backlog.Settlement) update { return t.update(t.workOf(s)) }
 
-// bound returns the assignments to the work's rows, and their arguments.
+// bound returns the set clauses for the rows of the batch, and their arguments.
 func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 	for _, a := range list {
 		switch {
@@ -399,11 +417,12 @@ func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 	return set, args
 }
 
-// perRow returns the expression for what is assigned to the rows, and adds its arguments:
-// the value that they have in common, or else one that it picks by the key.
+// perRow returns an expression for the value of each row, and adds its arguments to args. It is
+// a placeholder if all rows get the same value, otherwise a CASE over the keys.
 func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (string, []any) {
 	values := lists.Map(rows, a.of)
-	if !slices.ContainsFunc(values, func(v any) bool { return v != values[0] }) {
+	differs := func(v any) bool { return v != values[0] }
+	if !slices.ContainsFunc(values, differs) {
 		return "?", append(args, values[0])
 	}
 	for i, s := range rows {
@@ -413,15 +432,17 @@ func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (strin
 	return "CASE" + strings.Repeat(when, len(rows)) + " END", args
 }
 
+// setSQL returns the text of a SET clause.
 func setText(set []assign) string {
 	return strings.Join(lists.Map(set, func(a assign) string { return a.col + " = " + a.expr }), ", ")
 }
 
-// asRead is the condition of the rows that are as they were read, with its arguments.
-func (t *layout) asRead(w work) (cond string, args []any) {
-	rows, b := w.padded(), t.branches[w.state]
-	args = make([]any, 0, len(rows)*len(t.key)+1)
-	for _, s := range slices.Backward(rows) { // newest first, while SQLite sorts faster what ascends
+// asRead returns the conditions of the rows that are as they were read.
+func (t *layout) asRead(w work) conditions {
+	rows := w.padded()
+	b := t.branches[w.state]
+	args := make([]any, 0, len(rows)*len(t.key)+1)
+	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
 		args = db.AppendKeys(args, s.Record.Key)
 	}
 	conds := conditions{args: args}
@@ -436,11 +457,11 @@ func (t *layout) asRead(w work) (cond string, args []any) {
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
-	return conds.all(), conds.args
+	return conds
 }
 
-// counts reports whether the number of failures must be as it was read. The state alone does
-// not tell that a row has failed once more since then.
+// checksFailures reports whether the number of failures must be as it was read. The state of a
+// row does not show that it has failed once more.
 func (t *layout) counts(b batch) bool {
 	return t.policy.counts() && (b.target != backlog.RowSuccess || b.exact)
 }
@@ -448,10 +469,10 @@ func (t *layout) counts(b batch) bool {
 // AsRead implements [backlog.Verifier].
 func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, error) {
 	group := make([]backlog.Settlement, len(records))
-	place := make(map[*backlog.Record]int, len(records))
+	index := make(map[*backlog.Record]int, len(records))
 	for i := range records {
 		group[i] = backlog.Settlement{Record: &records[i], Target: backlog.RowSuccess}
-		place[&records[i]] = i
+		index[&records[i]] = i
 	}
 	unchanged := make([]bool, len(records))
 	err := t.db.Do(ctx, func(ctx context.Context) error {
@@ -462,7 +483,7 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 				if err == nil && !all && len(w.rows) > 1 {
 					same, err = t.areAsBefore(ctx, t.workOf(s))
 				}
-				unchanged[place[s.Record]] = same
+				unchanged[index[s.Record]] = same
 			}
 			if err != nil {
 				return err
@@ -473,7 +494,7 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 	return unchanged, err
 }
 
-// areAsBefore reports whether all rows of the batch are as they were read.
+// allUnchanged reports whether all rows of the batch are as they were read.
 func (t *Table) areAsBefore(ctx context.Context, w work) (bool, error) {
 	n, err := t.asBefore(ctx, t.db.Read, w)
 	return n == int64(len(w.rows)), err

@@ -1,8 +1,13 @@
-// Package table is a backlog.Store over a table in a database that its owner
-// keeps as it is. A Mapping says what the columns mean; the catalogue and the
-// rows prove, before the first record is touched, that it can be worked so.
+// Package table is a [backlog.Store] over an existing table in an SQL database. The schema
+// of the table stays as it is: a [mapping.Mapping] says what its columns mean.
 //
-// Which database it is is known by package db alone, and by the dialect it is given.
+// [Open] compares the mapping with the catalogue and with rows of the table, so that a
+// mistake is found before the first record is touched. [Table.Pending] reads pending records
+// page by page, and [Table.Settle] writes the outcomes of a group in one transaction.
+// [Table.Count], [Table.List], [Table.Requeue] and [Table.Discard] are for commands and pages.
+//
+// The package writes SQL for every dialect alike. What the dialects differ in is in package
+// db and in the packages sqlite, postgres and mysql.
 package table
 
 import (
@@ -22,24 +27,23 @@ import (
 	"backlog/internal/lists"
 )
 
-// A Table is a backlog.Store over one table. It is safe for concurrent use.
+// A Table is a [backlog.Store] over one table. It is safe for concurrent use.
 //
-// Begin, Overdue, Running and CountAttempts need a mapping for the refresh policy. Over another
-// they return a [*Problem].
+// Begin, Overdue, Running and CountAttempts need a mapping for the refresh policy. With
+// another mapping they return a [*Problem].
 type Table struct {
 	*layout
 	db          *DB
 	writer      writer
 	prepared    db.Statements
 	guards      guardList
-	db.Notebook // of the mapping; the proofs add to them
+	db.Notebook // notes about the mapping, to which proofs and trials add
 }
 
-// A layout is what the mapping means in the catalogue's columns. Its methods make
-// the text and the arguments of statements and understand rows; they ask the
-// database nothing.
+// A layout is the mapping, resolved to columns of the catalogue. Its methods write statements
+// and interpret rows. They send nothing to the database.
 type layout struct {
-	d       *DB // its text and its values
+	d       *DB // converts values of rows
 	text    *db.Text
 	m       mapping.Mapping
 	catalog *catalog
@@ -47,34 +51,36 @@ type layout struct {
 
 	key    []string // quoted
 	keys   []*column
-	status string // quoted; "" where no state is a value of a status column
-	where  filter // the fixed one
+	status string // quoted; "": no state is a value of a status column
+	where  filter // of the mapping, part of every statement
 
-	whereUnsearched string // its condition as one that no index is searched by; "" for none
+	whereUnsearched string // the condition of where, in a form that no index is searched by; "": no condition
 
-	inserted, eligible, expires *timeCol // the latter two may be nil
-	pattern                     *timeCol // in whose form times are written to a column that has none yet; nil: inserted
-	times                       []*timeCol
-	misreads                    atomic.Bool // a row had a date that cannot be read, since the forms were found out
+	inserted *timeCol
+	eligible *timeCol    // nil: records are eligible at once
+	expires  *timeCol    // nil: records do not expire
+	pattern  *timeCol    // columns without a known form are written in the form of this one; nil: inserted
+	times    []*timeCol  // all of them
+	misreads atomic.Bool // a date was unreadable since the forms were last detected
 
-	columns []*column // what the handler is given
+	columns []*column // whose values handlers get
 	sel     columns
 
 	policy     policyColumns
-	refresh    *attemptColumns                          // of a policy with deadlines; nil: another one
-	memory     []string                                 // quoted: the columns of what a row remembers, but for some times
-	read       func(row []any) (*backlog.Memory, error) // returns what it remembers; nil: nothing
+	refresh    *attemptColumns                          // nil: the policy has no deadlines
+	memory     []string                                 // quoted; what a row remembers, apart from some times
+	read       func(row []any) (*backlog.Memory, error) // nil: rows remember nothing
 	guard      rowGuard
 	words      inspect.Words // for the states of rows
 	lanes      [2]laneOrder
 	branches   []branch
-	success    string // a condition, for counting; "" where it cannot be told
-	dead       filter // likewise
+	success    string // condition, for counting; "": successes cannot be recognized
+	dead       filter // its condition is "" if dead records cannot be recognized
 	actions    [backlog.RowOther]action
-	errCol     *column  // takes the error's text; nil: none does
-	attempts   *column  // counts them, whatever their outcome; nil: none does
-	expireSet  []assign // nil: no dead status
-	requeueSet []assign // what makes a record new; nil: it cannot be said
+	errCol     *column  // takes the text of the last error; nil: no column does
+	attempts   *column  // counts attempts, whatever their outcome; nil: no column does
+	expireSet  []assign // kills a record; nil: there is no dead status
+	requeueSet []assign // makes a record new; nil: the mapping does not say how
 }
 
 var (
@@ -88,9 +94,9 @@ var (
 	_ backlog.Beginner    = (*Table)(nil)
 )
 
-// New finds the mapping's columns in the database's catalogue. The errors are
-// [*Problem]s where the mapping does not fit. It reads nothing but the
-// catalogue; Prove reads rows.
+// New resolves the mapping to columns of the catalogue. It reads no rows: call
+// [Table.Prove] before records are handed out. A [*Problem] says where the mapping does not
+// fit.
 func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 	cat, err := d.Describe(ctx, m.Schema, m.Name)
 	if err != nil {
@@ -99,8 +105,8 @@ func New(ctx context.Context, d *DB, m mapping.Mapping) (*Table, error) {
 	return Resolve(d, m, cat)
 }
 
-// Resolve makes a table of what the catalogue says. d need not be open where the
-// table is only to be described.
+// Resolve is [New] with a catalogue that was read before. d may be closed if the table is
+// only described.
 func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if cat.Unusable != nil {
 		return nil, cat.Unusable
@@ -136,20 +142,23 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	return t, nil
 }
 
-// declared notes what the catalogue says of writing to the table.
+// declared notes what the catalogue says about writes to the table: triggers, an engine
+// without transactions, columns that an index shortens, columns that the database updates.
 func (t *Table) declared() {
 	if len(t.catalog.Triggers) > 0 {
 		t.Notef("triggers run when a row is updated: %s", strings.Join(t.catalog.Triggers, ", "))
 	}
-	if t.catalog.Engine != "" {
+	if !t.canRollBack() {
 		t.Notef("the storage engine of %s is %s, which has no transactions: a crash, or a row that somebody else changes at the time, can leave a part of a group written, "+
 			"and whether it takes the statuses cannot be tried; with InnoDB it would be all or nothing", t.m.Name, t.catalog.Engine)
 	}
 	for _, c := range t.catalog.Columns {
-		if q := t.text.Quote(c.Name); c.PrefixIndexed && (q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)) {
+		q := t.text.Quote(c.Name)
+		isSearched := q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)
+		if c.PrefixIndexed && isSearched {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
-		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == t.text.Quote(c.Name) })
+		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == q })
 		if c.AutoUpdated && !kept {
 			hint := ""
 			if slices.ContainsFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name && !tc.written }) {
@@ -160,6 +169,7 @@ func (t *Table) declared() {
 	}
 }
 
+// handlerColumns resolves the columns whose values handlers get.
 func (r *resolver) handlerColumns() {
 	names := r.t.m.Columns
 	if names == nil {
@@ -168,18 +178,20 @@ func (r *resolver) handlerColumns() {
 	r.t.columns = lists.Map(names, func(name string) *column { return r.column("table.columns", name) })
 }
 
-// fixed resolves the filter of every statement, and the status column.
+// fixed resolves table.where, which is part of every statement, and the status column.
 func (r *resolver) fixed() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
 	if r.t.where.cond != "" {
 		r.t.whereUnsearched = r.t.text.WithoutIndex(r.t.where.cond)
 	}
-	if slices.ContainsFunc(r.t.m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
+	hasValues := func(s mapping.Named) bool { return len(s.Values) > 0 }
+	if slices.ContainsFunc(r.t.m.States(), hasValues) {
 		r.t.status = r.t.text.Quote(r.column("table.status", r.t.m.Status).Name)
 	}
 }
 
-// OneLane reports that failed records cannot be told from fresh ones.
+// OneLane reports whether all pending records are in the fresh lane, since nothing in a row
+// distinguishes a failed record from a new one.
 func (t *layout) OneLane() bool {
 	return !slices.ContainsFunc(t.branches, func(b branch) bool { return b.lane == backlog.Failed })
 }
@@ -187,13 +199,17 @@ func (t *layout) OneLane() bool {
 // HasDead reports whether the table has a dead status.
 func (t *layout) HasDead() bool { return len(t.expireSet) > 0 }
 
-// DB is the database of the table.
+// canRollBack reports whether writes to the table can be rolled back. Some storage engines of
+// MySQL have no transactions.
+func (t *layout) canRollBack() bool { return t.catalog.Engine == "" }
+
+// DB returns the database of the table.
 func (t *Table) DB() *DB { return t.db }
 
-// Catalog is what the database says about the table.
+// Catalog returns what the database says about the table.
 func (t *layout) Catalog() *catalog { return t.catalog }
 
-// Mapping says what the columns mean.
+// Mapping returns the mapping, with its defaults filled in.
 func (t *layout) Mapping() mapping.Mapping { return t.m }
 
 // Ping implements [backlog.Pinger].
@@ -201,14 +217,15 @@ func (t *Table) Ping(ctx context.Context) error {
 	return t.db.QueryOne(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
-// Probe implements [backlog.Prober]: it returns nil when the table can be read, has each column
-// that passes read, and the database lets a transaction begin that writes, which in SQLite
-// another program may prevent. It changes nothing.
+// Probe implements [backlog.Prober]. It returns nil if the table can be read, has every
+// column that passes read, and a transaction that writes can begin. In SQLite another program
+// can prevent that. Probe changes nothing.
 func (t *Table) Probe(ctx context.Context) error {
 	if err := t.Ping(ctx); err != nil {
 		return err
 	}
-	if err := t.db.QueryOne(ctx, t.columnsText(), nil, new(any)); err != nil {
+	text, args := t.columnsQuery().sql()
+	if err := t.db.QueryOne(ctx, text, args, new(any)); err != nil {
 		return err
 	}
 	return t.db.Do(ctx, func(ctx context.Context) error {
@@ -220,23 +237,23 @@ func (t *Table) Probe(ctx context.Context) error {
 	})
 }
 
-// columnsText is a query for no row that names what passes read.
-func (t *layout) columnsText() string {
-	states := lists.NonEmpty(t.dead.cond)
+// columnsQuery returns a query that names every column passes read, and matches no row.
+func (t *layout) columnsQuery() selectQuery {
+	states := allOf(t.dead.cond)
 	for _, b := range t.branches {
-		states = append(states, b.cond)
+		states.add(b.cond, nil)
 	}
-	return t.recordsText(never+" AND ("+strings.Join(states, " OR ")+")", "", true)
+	return t.recordsQuery(allOf(never, states.any()), t.sel.exprs)
 }
 
-// Open makes a store of a table in the database. A [*Problem] says why the table does
-// not fit. now is the present, by which dates of insertion are found right or wrong.
+// Open returns a store over a table of the database. A [*Problem] says why the mapping does
+// not fit the table. now is the present time: dates of insertion after it are suspicious.
 //
-// What the mapping leaves out has the default of a configuration file: the key
-// id, the column status, the column date_inserted, NEW, ERROR and SUCCESS. The
-// table's name has none.
+// What the mapping leaves out has the default of the configuration file: the key id, the
+// columns status and date_inserted, the statuses NEW, ERROR and SUCCESS. The name of the table
+// has no default.
 //
-// With the columns of the refresh policy it is a store for that one:
+// With the columns of the refresh policy the store serves that policy:
 //
 //	m := mapping.Mapping{Name: "banners", Policy: settings.PolicyColumns()} // of retry.Refresh
 //	banners, err := table.Open(ctx, database, m, time.Now())
@@ -252,11 +269,10 @@ func Open(ctx context.Context, d *DB, m mapping.Mapping, now time.Time) (*Table,
 	return t, t.Prove(ctx, now)
 }
 
-// OpenDB is Open for a database that the program has opened itself. The pool stays the
-// program's, which closes it. Its sessions must be set up as docs/go.md says; one
-// connection is looked at, and what it shows to be set up otherwise is refused. Two
-// connections let the next records be read while outcomes are written; each lock of a
-// server keeps another.
+// OpenDB is [Open] for a pool that the caller has opened and closes. The sessions of the pool
+// must be configured as docs/go.md says. OpenDB checks this on one connection and returns an
+// error if a setting differs. The pool should allow two connections, so that the next records
+// are read while outcomes are written, and one more for each lock on a server.
 func OpenDB(ctx context.Context, pool *sql.DB, dialect db.Server, m mapping.Mapping, now time.Time) (*Table, error) {
 	d, err := db.Open(ctx, dialect, "", Options{Existing: pool})
 	if err != nil {
@@ -277,59 +293,62 @@ type (
 
 var problem = db.Problemf
 
-// A filter is a list of conditions that hold together.
+// A filter is a list of conditions of the mapping, joined by AND.
 type filter struct {
-	cond   string         // SQL; "" for none
-	equal  map[string]any // quoted: the columns with one value
-	prefix []string       // quoted: the columns of equal with which an index begins
+	cond   string         // SQL; "": no condition
+	equal  map[string]any // columns, quoted, that must have this value
+	prefix []string       // columns of equal, quoted, with which an index begins
 }
 
-// A branch is one of the conditions under which a row is in a lane. A lane is
-// read by one query per branch: a planner can then follow an index through
-// each, where a single query over several conditions would have to sort.
+// A pendingState is a condition under which rows belong to a lane, such as one status value.
+// A lane is read with a query for each of its states, joined by UNION ALL: each query can
+// follow an index, while a single query over several conditions would have to sort.
+//
+// The SQL conditions that are "" are the same as cond, except for exhaustedCond.
 type branch struct {
 	filter
 	lane  backlog.Lane
-	label string // the status as text, where no status column is read
+	label string // the status as text, for a table without a status column
 
-	base      string // SQL: cond without what a policy adds
-	page      string // SQL: what pages ask for beside the class
-	index     string // SQL: the condition of an index for pages
-	guard     string // SQL: what settlement asks for, cond or exhausted; "": cond
-	exhausted string // SQL for those that a policy has given up; "" if none are
-	shown     string // SQL: what people are shown as this state; "": cond
-	what      string // SQL: what check calls its pages by; "": cond
+	base      string // cond without the conditions of the policy
+	page      string // what pages ask for in addition to a waitClass
+	index     string // what a partial index for pages asks for
+	guard     string // what a row must meet when it is settled: cond or exhaustedCond
+	exhausted string // rows that are out of retries; "": there are none
+	shown     string // rows that people are shown in this state
+	what      string // what check calls the pages of this state
 }
 
-// An assign is a column with the SQL text of its new value.
+// A setClause assigns a new value to a column in an UPDATE.
 type assign struct {
 	col   string                        // quoted
-	expr  string                        // SQL
-	time  *timeCol                      // in whose form the present time is bound; nil: none is
-	of    func(*backlog.Settlement) any // what is bound; nil: nothing is
-	fixed bool                          // it is set to value, whatever the row has
+	expr  string                        // SQL, with ? for a bound value
+	time  *timeCol                      // the bound value is the present time, in the form of this column
+	of    func(*backlog.Settlement) any // returns the bound value; nil: there is none but that of now
+	fixed bool                          // every row gets value
 	value any
 }
 
-// An action is what a kind of settlement writes.
+// A stateUpdate is what a settlement writes for one target state.
 type action struct {
-	status []assign // of the state
-	also   []assign // touch, attempts, kept columns, the error's text
+	status []assign // the columns that define the state
+	also   []assign // touch, attempts, kept columns, the text of the error
 }
 
-// resolve turns the mapping into SQL against the catalogue. Every column that
-// is named is looked up, since a misspelt quoted name is a string to some
-// databases.
+// A resolver resolves the mapping to columns of the catalogue. It looks up every column that
+// the mapping names, since some databases take a misspelt quoted name for a string.
 type resolver struct {
 	t   *Table
-	err error // the first problem; what is resolved behind it is of no use
+	err error // the first problem; what is resolved after it is meaningless
 }
 
-// refuse is a problem of the mapping.
+// refuse records a problem of the mapping, unless there is one already.
 func (r *resolver) refuse(hint, format string, args ...any) {
 	r.err = cmp.Or(r.err, problem(hint, format, args...))
 }
 
+// column returns the column of that name. If there is none, it records that and returns an
+// empty column.
 func (r *resolver) column(setting, name string) *column {
 	c := r.t.catalog.Find(name, r.t.text.FoldsNames)
 	if c == nil {
@@ -339,19 +358,26 @@ func (r *resolver) column(setting, name string) *column {
 	return c
 }
 
-// lacks notes a column that is not there, each once: all of them are told.
+// lacks records a missing column, so that one error lists all of them, each once.
 func (r *resolver) lacks(setting, name string) {
 	err := r.t.catalog.MissingColumn(setting, r.t.m.Name, name)
-	if all, more := r.err.(*db.Problems); more {
-		if !slices.ContainsFunc(all.List, func(o error) bool { return strings.Contains(o.Error(), fmt.Sprintf(" has no column %q; ", name)) }) {
-			r.err = &db.Problems{List: append(slices.Clip(all.List), err)}
-		}
-	} else if r.err == nil {
+	if r.err == nil {
 		r.err = &db.Problems{List: []error{err}}
+		return
+	}
+	all, ok := r.err.(*db.Problems)
+	if !ok {
+		return // another problem came first
+	}
+	isListed := func(other error) bool {
+		return strings.Contains(other.Error(), fmt.Sprintf(" has no column %q; ", name))
+	}
+	if !slices.ContainsFunc(all.List, isListed) {
+		r.err = &db.Problems{List: append(slices.Clip(all.List), err)}
 	}
 }
 
-// writable is column for one that is to be written.
+// writable is [resolver.column] for a column that is written.
 func (r *resolver) writable(setting, name string) *column {
 	c := r.column(setting, name)
 	if c.Generated {
@@ -360,7 +386,7 @@ func (r *resolver) writable(setting, name string) *column {
 	return c
 }
 
-// typed is the value as the column has it.
+// typed returns the value in the type of the column.
 func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
 	value, err := col.Convert(v)
 	if err != nil {
@@ -369,7 +395,8 @@ func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
 	return value
 }
 
-// condition returns the SQL for the column's values and, if it is a single one, that.
+// condition returns the SQL condition that the column has one of the values. If there is only
+// one, it is also returned.
 func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any) {
 	name := r.t.text.Quote(col.Name)
 	var alternatives, literals []string
@@ -391,6 +418,7 @@ func (r *resolver) condition(setting string, col *column, values []mapping.Value
 	return "(" + strings.Join(alternatives, " OR ") + ")", value
 }
 
+// filter resolves conditions of the mapping.
 func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 	f := filter{equal: make(map[string]any)}
 	var all []string
@@ -398,38 +426,44 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 		col := r.column(setting, c.Column)
 		cond, value := r.condition(setting, col, c.Values)
 		all = append(all, cond)
-		if name := r.t.text.Quote(col.Name); len(c.Values) == 1 {
-			f.equal[name] = value
-			if r.t.text.EqualFirst {
-				f.prefix = append(f.prefix, name)
-			}
+		if len(c.Values) != 1 {
+			continue
+		}
+		name := r.t.text.Quote(col.Name)
+		f.equal[name] = value
+		if r.t.text.EqualFirst {
+			f.prefix = append(f.prefix, name)
 		}
 	}
 	f.cond = strings.Join(all, " AND ")
 	return f
 }
 
-// branches returns the conditions of a pending state: one for each status.
+// pendingStates resolves a state of the mapping: one pendingState for each status value.
 func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch) {
 	defer r.unheld(setting, s)()
 	if len(s.When) > 0 {
-		label := map[backlog.Lane]string{backlog.Fresh: "new", backlog.Failed: "error"}[lane]
+		label := "new"
+		if lane == backlog.Failed {
+			label = "error"
+		}
 		return []branch{{lane: lane, label: label, filter: r.filter(setting, s.When)}}
 	}
 	for _, v := range s.Values {
 		is := []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}}
 		b := branch{lane: lane, label: v.Text, filter: r.filter(setting, is)}
-		if !slices.ContainsFunc(list, b.same) { // 1 and '1' are one value of a number's column
+		if !slices.ContainsFunc(list, b.same) { // to a column of numbers 1 and '1' are one value
 			list = append(list, b)
 		}
 	}
 	return list
 }
 
+// isSame reports whether both have the same rows.
 func (b *branch) same(o branch) bool { return o.cond == b.cond }
 
-// unheld returns what adds to an error that comes until then about a status that nobody
-// has written down where it comes from.
+// explainDefaults returns a function to defer. If a problem was recorded in between, the
+// function adds that the status is a default, since the user will not find it in the file.
 func (r *resolver) unheld(setting string, s mapping.State) func() {
 	had := r.err
 	return func() {
@@ -439,7 +473,7 @@ func (r *resolver) unheld(setting string, s mapping.State) func() {
 	}
 }
 
-// assigns returns what setting the state writes.
+// setClauses returns what puts a row into the state.
 func (r *resolver) assigns(setting string, s mapping.State) []assign {
 	defer r.unheld(setting, s)()
 	set := s.Set
@@ -449,13 +483,14 @@ func (r *resolver) assigns(setting string, s mapping.State) []assign {
 	return lists.Map(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
 }
 
-// assign returns one assignment.
+// setClause resolves an assignment of the mapping.
 func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 	col := r.writable(setting, a.Column)
 	out := assign{col: r.t.text.Quote(col.Name)}
 	switch {
 	case a.Value.IsNow():
-		out.expr, out.time = "?", r.t.timeOf(col)
+		out.expr = "?"
+		out.time = r.t.timeOf(col)
 		return out
 	case a.Value.IsIncrement():
 		out.expr = col.IncrementExpr(out.col)
@@ -468,17 +503,20 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 	if s, ok := out.value.(string); ok && col.MaxLength > 0 && len([]rune(s)) > col.MaxLength {
 		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
-	out.expr, out.fixed = r.t.text.Literal(out.value), true
+	out.expr = r.t.text.Literal(out.value)
+	out.fixed = true
 	return out
 }
 
-// states fills in the table's branches and actions.
+// states resolves the statuses of the mapping.
 func (r *resolver) states() {
-	t, m := r.t, r.t.m
+	t := r.t
+	m := t.m
 	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
 	failed := r.branches("statuses.error", m.Error, backlog.Failed)
-	t.success, t.dead = r.end("statuses.success", m.Success).cond, r.end("statuses.dead", m.Dead)
-	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // no lane: to compare with
+	t.success = r.end("statuses.success", m.Success).cond
+	t.dead = r.end("statuses.dead", m.Dead)
+	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // only to compare with
 	t.branches = fresh
 	for _, b := range failed {
 		switch {
@@ -496,7 +534,7 @@ func (r *resolver) states() {
 	r.lanes()
 }
 
-// noteUncounted notes why no status tells that a record has failed, where its row does not
+// noteUncounted notes why no status distinguishes failed records from new ones, unless rows
 // count failures.
 func (r *resolver) noteUncounted(why string) {
 	if !r.t.policy.counts() {
@@ -504,15 +542,15 @@ func (r *resolver) noteUncounted(why string) {
 	}
 }
 
-// end returns the condition of a state that is not pending, none if it cannot be
-// told.
+// endCondition returns the condition of a state that is not pending. It is empty if rows in
+// that state cannot be recognized.
 func (r *resolver) end(setting string, s mapping.State) filter {
 	defer r.unheld(setting, s)()
 	list := s.When
 	if len(s.Values) > 0 {
 		list = []mapping.Condition{{Column: r.t.m.Status, Values: s.Values}}
 	}
-	if len(list) == 0 { // what it sets tells it, but for times and counts
+	if len(list) == 0 { // the state is recognized by what it sets, except for times and counts
 		for _, a := range s.Set {
 			if !a.Value.IsNow() && !a.Value.IsIncrement() {
 				list = append(list, mapping.Condition{Column: a.Column, Values: []mapping.Value{a.Value}})
@@ -525,21 +563,27 @@ func (r *resolver) end(setting string, s mapping.State) filter {
 	return r.filter(setting, list)
 }
 
-// isMoment reports whether a state is told by the time alone that it sets: no other
-// state sets it, and what is new has none.
+// isMoment reports whether the assignment sets a time that only rows in its state have: no
+// other state sets the column, and it is NULL in new rows.
 func (r *resolver) isMoment(a mapping.Assignment) bool {
 	isNull := func(c mapping.Condition) bool {
 		return strings.EqualFold(c.Column, a.Column) && len(c.Values) == 1 && c.Values[0].Null
 	}
-	setting := slices.DeleteFunc(r.t.m.States(), func(s mapping.Named) bool {
-		return !slices.ContainsFunc(s.Set, func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null })
-	})
-	return a.Value.IsNow() && len(setting) == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
+	setsIt := func(o mapping.Assignment) bool { return strings.EqualFold(o.Column, a.Column) && !o.Value.Null }
+	setting := 0
+	for _, s := range r.t.m.States() {
+		if slices.ContainsFunc(s.Set, setsIt) {
+			setting++
+		}
+	}
+	return a.Value.IsNow() && setting == 1 && slices.ContainsFunc(r.t.m.New.When, isNull)
 }
 
+// updates resolves what settlements write.
 func (r *resolver) actions() {
 	m := r.t.m
-	also, failed := r.touched(true), []assign(nil)
+	also := r.touched(true)
+	var failed []assign
 	if m.LastError != "" {
 		c := r.writable("table.last_error", m.LastError)
 		r.t.errCol = c
@@ -547,27 +591,27 @@ func (r *resolver) actions() {
 	}
 	dead := m.Dead
 	if dead.IsZero() {
-		dead = m.Error // nothing could remember the difference
+		dead = m.Error // no status distinguishes the two
 	}
 	r.t.actions[backlog.RowSuccess] = action{r.assigns("statuses.success", m.Success), slices.Concat(also, r.t.policy.success)}
 	r.t.actions[backlog.RowError] = action{r.assigns("statuses.error", m.Error), slices.Concat(also, failed)}
 	r.t.actions[backlog.RowDead] = action{r.assigns("statuses.dead", dead), slices.Concat(also, failed)}
 }
 
-// deaths resolves what a record becomes that is too old, and makes sure that a success is
-// told from what is pending.
+// deathClauses resolves what is written to a record that is too old, and makes sure that a
+// success is written at all.
 func (r *resolver) deaths() {
 	t := r.t
 	if len(t.actions[backlog.RowSuccess].status) == 0 {
 		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
 	}
 	if !t.m.Dead.IsZero() {
-		set := slices.Concat(t.actions[backlog.RowDead].status, t.policy.expired, r.touched(false)) // no attempt is counted
+		set := slices.Concat(t.actions[backlog.RowDead].status, t.policy.expired, r.touched(false))
 		t.expireSet = onceEach(set)
 	}
 }
 
-// onceEach leaves out what is said of a column after the first time.
+// onceEach keeps the first clause of each column.
 func onceEach(list []assign) []assign {
 	seen := make(map[string]bool)
 	return slices.DeleteFunc(list, func(a assign) bool {
@@ -577,10 +621,12 @@ func onceEach(list []assign) []assign {
 	})
 }
 
-// touched returns what is written beside the state: what table.touch says, the
-// count of attempts if there was one, and the columns to be kept.
+// otherClauses returns what is written in addition to the state: table.touch, one more
+// attempt if there was one, and the columns whose value the database must not renew.
 func (r *resolver) touched(attempt bool) (also []assign) {
-	also = lists.Map(r.t.m.Touch, func(a mapping.Assignment) assign { return r.assign("table.touch", a) })
+	for _, a := range r.t.m.Touch {
+		also = append(also, r.assign("table.touch", a))
+	}
 	if attempt && r.t.m.Attempts != "" {
 		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
 		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))

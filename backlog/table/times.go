@@ -301,9 +301,8 @@ func (t *layout) isFilter(c *timeCol) bool {
 // sampleAll returns what the time columns hold at both ends of the table.
 func (t *Table) sampleAll(ctx context.Context) (raws [][]any, err error) {
 	raws = make([][]any, len(t.times))
-	for _, dir := range []string{" ASC", " DESC"} {
-		rest := fmt.Sprint(db.Prefixed(" WHERE ", t.where.cond), " ORDER BY ", strings.Join(t.key, dir+", "), dir, " LIMIT ", sampleRows)
-		n, err := t.sampleTimes(ctx, t.times, rest, raws)
+	for _, descending := range []bool{false, true} {
+		n, err := t.sampleTimes(ctx, t.times, selectQuery{where: allOf(t.where.cond), orderBy: t.key, descending: descending}, raws)
 		if err != nil {
 			return nil, err
 		}
@@ -335,11 +334,14 @@ func (t *layout) mayBeFuture() bool {
 	return t.eligible != nil && t.eligible.name == t.inserted.name || t.inserted.role != insertionTime
 }
 
-// sampleTimes adds to raws what the columns hold in the rows that rest selects, and
-// returns how many rows there were.
-func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, rest string, raws [][]any) (int, error) {
-	exprs := lists.Map(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
-	rows, err := db.QueryValues(ctx, t.db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+t.name+rest, nil, len(cols))
+// sampleTimes adds to raws what the columns hold in the first rows of the query, and returns
+// how many rows there were.
+func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, q selectQuery, raws [][]any) (int, error) {
+	q.columns = lists.Map(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
+	q.from = t.name
+	q.limit = sampleRows
+	text, args := q.sql()
+	rows, err := db.QueryValues(ctx, t.db, text, args, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
 			if v = cols[i].sample(t.d.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {
@@ -392,7 +394,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lan
 		}
 		conds := t.pending(b)
 		conds.add(col.quoted+" IS NOT NULL", nil)
-		if _, err := t.sampleTimes(ctx, []*timeCol{col}, fmt.Sprint(" WHERE ", conds.all(), " LIMIT ", sampleRows), raws); err != nil {
+		if _, err := t.sampleTimes(ctx, []*timeCol{col}, selectQuery{where: conds}, raws); err != nil {
 			return err
 		}
 	}

@@ -92,9 +92,11 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
 func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x update, key backlog.Key) error {
-	text := "SELECT " + t.standingCase(strconv.Itoa) + " FROM " + t.name + " WHERE " + t.text.KeyIn(t.key, 1) + db.Prefixed(" AND ", t.where.cond)
+	row := t.withKey(key)
+	row.add(t.where.cond, nil)
+	text, args := selectQuery{columns: []string{t.standingCase(strconv.Itoa)}, from: t.name, where: row}.sql()
 	standing := len(t.branches) // of a row that the filter leaves out
-	err := tx.QueryRowContext(ctx, t.text.Rebind(text), db.AppendKeys(nil, key)...).Scan(&standing)
+	err := tx.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&standing)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
