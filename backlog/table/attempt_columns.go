@@ -31,8 +31,8 @@ type attemptColumns struct {
 	text   *db.Text
 	truths map[bool]any // of the column disabled, where it holds no times
 
-	disabledAt bool   // a row is disabled by a time
-	enabled    string // SQL for what the column disabled has in other rows
+	disabledByTime bool   // a row is disabled by a time
+	enabledSQL     string // SQL for what the column disabled has in other rows
 
 	selected []string // the columns that [attemptColumns.read] reads, quoted
 
@@ -110,14 +110,14 @@ func (c *attemptColumns) conditions() error {
 	if col := c.cols[mapping.Disabled]; col != nil {
 		name := c.text.Quote(col.Name)
 		enabled := name + " IS NULL"
-		if c.disabledAt, c.enabled = isDisabledByTime(col), "NULL"; !c.disabledAt {
+		if c.disabledByTime, c.enabledSQL = isDisabledByTime(col), "NULL"; !c.disabledByTime {
 			no, err := col.Convert(mapping.Value{Text: "false"})
 			yes, wrong := col.Convert(mapping.Value{Text: "true"})
 			if err = cmp.Or(err, wrong); err != nil {
 				return problem("name a column of booleans, of numbers or of times", "policy: %v", err)
 			}
-			c.truths, c.enabled = map[bool]any{false: no, true: yes}, c.text.Literal(no)
-			if is := name + " = " + c.enabled; col.NotNull {
+			c.truths, c.enabledSQL = map[bool]any{false: no, true: yes}, c.text.Literal(no)
+			if is := name + " = " + c.enabledSQL; col.NotNull {
 				enabled = is
 			} else {
 				enabled = "(" + enabled + " OR " + is + ")"
@@ -162,7 +162,7 @@ func (c *attemptColumns) state() string {
 
 // sets are the conditions of rows by the words of [inspect.State]; none where there are no columns, c
 // is nil.
-func (c *attemptColumns) sets() [][2]string {
+func (c *attemptColumns) states() [][2]string {
 	if c == nil {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 		case i == ruleColumn:
 			s.Rule = db.AsText(v)
 		case i == mapping.Disabled:
-			s.Disabled = v != nil && (c.disabledAt || !slices.Contains([]string{"0", "false"}, db.AsText(v)))
+			s.Disabled = v != nil && (c.disabledByTime || !slices.Contains([]string{"0", "false"}, db.AsText(v)))
 		}
 		if err != nil {
 			return s, fmt.Errorf("column %s: %w", col.Name, err)
@@ -227,7 +227,7 @@ func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
 			v = col.Fit(s.UID)
 		case i == mapping.DisabledReason && s.Reason != "":
 			v = col.Fit(s.Reason)
-		case i == mapping.Disabled && !c.disabledAt:
+		case i == mapping.Disabled && !c.disabledByTime:
 			v = c.truths[s.Disabled]
 		case i == mapping.Disabled && s.Disabled:
 			v = c.form(i).Exact(at)

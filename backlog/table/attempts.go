@@ -54,7 +54,7 @@ func (t *Table) Running(ctx context.Context, uids []string) ([]backlog.Record, e
 	}
 	where := allOf(c.running) // it has an index
 	where.add(col+" IN (?"+strings.Repeat(", ?", len(uids)-1)+")", lists.Map(uids, func(uid string) any { return uid }))
-	return t.attemptRecords(ctx, t.recordsQuery(where, t.sel.exprs))
+	return t.attemptRecords(ctx, t.recordsQuery(where, t.selected.exprs))
 }
 
 // attemptRecords returns the records of the query's rows, with the values for handlers.
@@ -79,7 +79,7 @@ func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 		return nil, err
 	}
 	lefts := make([]*backlog.Memory, len(group))
-	left, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, begun))
+	left, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, mayBegin))
 	for i := range group {
 		if err == nil && lefts[i] != nil {
 			group[i].Record.Memory = lefts[i]
@@ -89,19 +89,19 @@ func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 }
 
 // begun reports whether a row may start.
-func begun(g *backlog.Settlement, now *backlog.Memory) bool {
+func mayBegin(g *backlog.Settlement, now *backlog.Memory) bool {
 	read := g.Record.Memory
 	return now.UID == read.UID && now.Next.Equal(read.Next) && now.Deadline.Equal(read.Deadline) && !now.Disabled
 }
 
 // settling implements [writer].
 func (t attemptWriter) settling(group []backlog.Settlement) groupWrite {
-	return t.writing(group, make([]*backlog.Memory, len(group)), t.guard.ended)
+	return t.writing(group, make([]*backlog.Memory, len(group)), t.guard.mayEnd)
 }
 
 // ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
 // a start writes no next one before its deadline. A success ends its failures all the same.
-func (guard rowGuard) ended(g *backlog.Settlement, now *backlog.Memory) bool {
+func (guard rowGuard) mayEnd(g *backlog.Settlement, now *backlog.Memory) bool {
 	read := g.Record.Memory
 	if g.Memory.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline) {
 		next := *read
@@ -119,7 +119,7 @@ func (guard rowGuard) ended(g *backlog.Settlement, now *backlog.Memory) bool {
 
 // isWritten reports whether a commit that seemed to be lost has started the attempt, or
 // ended it. What somebody has saved since then stays.
-func isWritten(g *backlog.Settlement, now *backlog.Memory) bool {
+func alreadyWritten(g *backlog.Settlement, now *backlog.Memory) bool {
 	if now.UID != "" && now.UID == g.Memory.UID && now.UID != g.Record.Memory.UID {
 		return true
 	}
@@ -141,7 +141,7 @@ func (t attemptWriter) writing(
 			g := group[i]
 			now := states[g.Record.Key.Hash()]
 			lefts[i] = now
-			if now != nil && isWritten(&g, now) {
+			if now != nil && alreadyWritten(&g, now) {
 				continue
 			}
 			lefts[i] = nil
@@ -183,10 +183,10 @@ func (t attemptWriter) writeRow(
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.args...))
 	if err == nil && n == 0 && !t.db.CountsChangedOnly { // though the row is locked
-		err = t.unchanged("policy.refresh")
+		err = t.writeUndone("policy.refresh")
 	}
 	if err == nil && len(t.catalog.Triggers) > 0 {
-		err = t.keptState(ctx, tx, g, &left)
+		err = t.checkState(ctx, tx, g, &left)
 	}
 	if err != nil {
 		return nil, err
@@ -196,14 +196,14 @@ func (t attemptWriter) writeRow(
 
 // keptState returns an error if a trigger has left the row, which has just been written, another
 // state than that.
-func (t attemptWriter) keptState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Memory) error {
+func (t attemptWriter) checkState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Memory) error {
 	rows, err := t.lockStates(ctx, tx, []backlog.Settlement{*g}, "")
 	if err != nil {
 		return err
 	}
 	now := rows[g.Record.Key.Hash()]
 	if now == nil || !t.refresh.same(now, state) {
-		return t.unchanged("policy.refresh")
+		return t.writeUndone("policy.refresh")
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 		w, left := t.refreshWrite(&g, now, now)
 		if w.text != "" {
 			if _, err := tx.ExecContext(ctx, t.text.Rebind(w.text), w.args...); err != nil {
-				return t.untaken("policy.refresh", w, err)
+				return t.refusedWrite("policy.refresh", w, err)
 			}
 		}
 		if rows, err = t.lockStates(ctx, tx, steps[:1], ""); err != nil {
@@ -258,7 +258,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 			err := problem("look at the triggers of the table, and at the types of the policy's columns",
 				"policy.refresh: with %s a row of table %s is not as it was written", w.shown(t.text), t.m.Name)
 			if len(t.catalog.Triggers) > 0 {
-				err = t.revoked("policy.refresh", w, err)
+				err = t.undoneWrite("policy.refresh", w, err)
 			}
 			return err
 		}
@@ -269,19 +269,19 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 // refreshWrite returns what the settlement writes to the row that has the state now, what
 // differs from the state from, and what the row has then. An end writes a status: success where no further start is
 // planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w update, left backlog.Memory) {
+func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w batchUpdate, left backlog.Memory) {
 	was := *from // as far as the customer's text goes
 	if now.Disabled {
 		was.Reason = s.Memory.Reason // the one who disabled it has said why
 	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
 		was.Reason = now.Reason // a worker may have changed it
 	}
-	w.work = work{batch: batch{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
+	w.batch = batch{batchKey: batchKey{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
 	columns, values, left := t.refresh.changes(&was, s.Memory, now, s.At)
 	for i, v := range values {
-		w.set = append(w.set, assign{col: columns[i], of: func(*backlog.Settlement) any { return v }})
+		w.set = append(w.set, setClause{column: columns[i], valueOf: func(*backlog.Settlement) any { return v }})
 	}
-	a, shown := t.actions[s.Target%backlog.RowOther], s.Target
+	a, shown := t.updates[s.Target%backlog.RowOther], s.Target
 	goesOn := !left.Next.IsZero()
 	if goesOn && shown == backlog.RowSuccess {
 		shown = backlog.RowNew
@@ -289,19 +289,19 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 		shown = backlog.RowError
 	}
 	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
-		w.set = append(w.set, t.actions[shown].status...)
+		w.set = append(w.set, t.updates[shown].status...)
 	}
 	if len(w.set) == 0 {
 		return w, left
 	}
-	w.set, w.args = t.bound(onceEach(append(w.set, a.also...)), w.work)
+	w.set, w.args = t.bound(onceEach(append(w.set, a.others...)), w.batch)
 	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)
 	return w, left
 }
 
 // targets implements [writer].
-func (t attemptWriter) targets(now time.Time) (list []update) {
+func (t attemptWriter) targets(now time.Time) (list []batchUpdate) {
 	from, to := allAttemptColumns()
 	goesOn := to
 	goesOn.Next = from.Next.Add(time.Hour)
@@ -318,7 +318,7 @@ func (t attemptWriter) targets(now time.Time) (list []update) {
 
 // texts implements [writer].
 func (t attemptWriter) texts() []string {
-	lock := t.recordsQuery(allOf(t.text.KeyIn(t.key, 1)), t.sel.needed)
+	lock := t.recordsQuery(allOf(t.text.KeyIn(t.key, 1)), t.selected.bareExprs)
 	lock.lock = t.text.LockRow
 	text, _ := lock.sql()
 	if !t.refresh.runs() {
@@ -330,8 +330,8 @@ func (t attemptWriter) texts() []string {
 // overdueReading is the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
 	running := t.refresh.running
-	deadline := branch{filter: filter{cond: running}, index: running}
-	r := t.reading(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
+	deadline := pendingState{filter: filter{cond: running}, indexCond: running}
+	r := t.readingOf(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
 	r.What = "running attempts, " + running
 	r.Query, r.Args = t.overdueQuery(now, backlog.Cursor{}, 1000).sql()
 	return r
@@ -343,11 +343,11 @@ func (t *layout) overdueQuery(now time.Time, after backlog.Cursor, limit int) se
 	tc := t.timeOf(t.refresh.cols[mapping.DeadlineAt])
 	cols := t.orderBy(tc)
 	where := allOf(t.refresh.running)
-	where.add(t.belowCut(tc, t.writeForm(tc).Until(now)))
+	where.add(t.beforeCut(tc, t.writeForm(tc).Until(now)))
 	if !after.IsZero() {
 		where.add(db.KeyRange(orEqual(">", after.Before), cols, after.Key, after.Order))
 	}
-	q := t.recordsQuery(where, t.sel.exprs)
+	q := t.recordsQuery(where, t.selected.exprs)
 	q.orderBy = cols
 	q.limit = limit
 	return q
@@ -356,7 +356,7 @@ func (t *layout) overdueQuery(now time.Time, after backlog.Cursor, limit int) se
 // recordsQuery returns the query for the rows that meet the conditions and are the table's
 // records, whatever their state. exprs are those of a page.
 func (t *layout) recordsQuery(where conditions, exprs []string) selectQuery {
-	for _, cond := range t.keyed() {
+	for _, cond := range t.keyNotNull() {
 		where.add(cond, nil)
 	}
 	where.add(t.whereUnsearched, nil)
@@ -374,7 +374,7 @@ func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostB
 	}
 	defer rows.Close()
 	for size := 0; size <= mostBytes && rows.Next(); {
-		row, err := t.scan(rows, len(t.sel.exprs))
+		row, err := t.scan(rows, len(t.selected.exprs))
 		if err != nil {
 			return nil, err
 		}
@@ -385,7 +385,7 @@ func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostB
 		size += sizeOf(row...)
 		rec = t.recordOf(row, min(max(rec.Memory.AttemptNo-1, 0), 1)) // as it was before its start
 		if deadline := t.refresh.cols[mapping.DeadlineAt]; deadline != nil {
-			rec.Cursor = backlog.Cursor{Segment: segDated, Order: row[t.timeOf(deadline).at], Key: rec.Key}
+			rec.Cursor = backlog.Cursor{Segment: datedSegment, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}
 		list = append(list, rec)
 	}
@@ -398,7 +398,7 @@ func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Sett
 	var where conditions
 	keys := lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })
 	where.add(t.text.KeyIn(t.key, len(group)), db.AppendKeys(nil, keys...))
-	q := t.recordsQuery(where, t.sel.needed)
+	q := t.recordsQuery(where, t.selected.bareExprs)
 	q.lock = t.text.LockRow + how
 	list, err := t.records(ctx, tx, q, math.MaxInt)
 	now := make(map[uint64]*backlog.Memory, len(list))

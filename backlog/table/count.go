@@ -13,28 +13,28 @@ import (
 // Count counts the rows at a time, as [inspect.Counts] says.
 func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
 	c.Bands = make([]inspect.Band, len(edges))
-	for _, col := range []*timeCol{t.inserted, t.eligible, t.expires} {
-		if err = t.discover(ctx, col); err != nil {
+	for _, col := range []*timeColumn{t.inserted, t.eligible, t.expires} {
+		if err = t.discoverForm(ctx, col); err != nil {
 			return c, err
 		}
 	}
 	status := t.text.AsStored(t.status)
 	if t.status == "" {
-		status = t.standingCase(t.standingLabel)
+		status = t.stateIndexExpr(t.stateLabel)
 	}
 	if c.ByStatus, err = t.countBy(ctx, status); err != nil {
 		return c, err
 	}
-	for _, b := range t.branches {
-		again, exhausted := t.tried(b)
+	for _, b := range t.states {
+		again, exhausted := t.retryConditions(b)
 		if b.cond = again; again != "" {
-			if err := t.countBranch(ctx, b, now, edges, &c); err != nil {
+			if err := t.countState(ctx, b, now, edges, &c); err != nil {
 				return c, err
 			}
 		}
 		if b.cond = exhausted; exhausted != "" {
 			n := 0
-			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.pending(b)}.sql()
+			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.inState(b)}.sql()
 			if err := t.db.QueryOne(ctx, text, args, &n); err != nil {
 				return c, err
 			}
@@ -52,9 +52,9 @@ func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error
 	for _, g := range groups {
 		name := "NULL"
 		if g[0] != nil {
-			name = db.AsText(t.d.Value(nil, g[0]))
+			name = db.AsText(t.database.Value(nil, g[0]))
 		}
-		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		n, _ := db.AsCount(t.database.Value(nil, g[1]))
 		counts[name] += n
 	}
 	return counts, err
@@ -62,7 +62,7 @@ func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error
 
 // band returns an expression for the number of the band that a row's date of insertion is in:
 // from 0 on, one more than the last edge's if it is beyond, or one of the negative ones below.
-func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args []any) {
+func (t *layout) bandExpr(now time.Time, edges []time.Duration) (expr string, args []any) {
 	expr = "CASE WHEN " + never + " THEN -1"
 	add := func(band int, cond string, a ...any) {
 		if cond != "" {
@@ -71,18 +71,18 @@ func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args [
 	}
 	for _, c := range t.times {
 		if !c.written {
-			other, none := t.misread(c)
+			other, none := t.unreadableTimes(c)
 			add(-1, other, none...)
 		}
 	}
 	t.addOwnTimes(now, add)
 	for i, means := range []string{"newest", "oldest"} {
-		if cond := t.missing(means); len(edges) > 0 {
+		if cond := t.missingDate(means); len(edges) > 0 {
 			add(i*(len(edges)-1), cond)
 		}
 	}
 	if form := t.inserted.known(); form != nil {
-		latest := now.Add(futureMost) // of what is believed
+		latest := now.Add(maxAhead) // of what is believed
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
@@ -92,7 +92,7 @@ func (t *layout) band(now time.Time, edges []time.Duration) (expr string, args [
 			if i < len(edges) {
 				from = form.Split(now.Add(-edges[i]))
 			}
-			older, below := t.belowCut(t.inserted, to)
+			older, below := t.beforeCut(t.inserted, to)
 			younger, above := t.fromCut(t.inserted, from)
 			add(i, younger+" AND "+older, append(above, below...)...)
 			to = from
@@ -110,7 +110,7 @@ const (
 
 // addOwnTimes adds the rows that no pass takes now because of their own times.
 func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args ...any)) {
-	for _, c := range []*timeCol{t.eligible, t.expires} {
+	for _, c := range []*timeColumn{t.eligible, t.expires} {
 		if c == nil || c == t.inserted {
 			continue
 		}
@@ -122,7 +122,7 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 		}
 	}
 	if c := t.expires; c != nil && c.known() != nil {
-		cond, args := t.past(c, now)
+		cond, args := t.pastTimes(c, now)
 		add(bandExpired, cond, args...)
 	}
 	if c := t.eligible; c != nil && c.known() != nil {
@@ -132,28 +132,28 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 }
 
 // countBranch adds the branch's rows to the bands.
-func (t *Table) countBranch(ctx context.Context, b branch, now time.Time, edges []time.Duration, c *inspect.Counts) error {
-	number, numberArgs := t.band(now, edges)
+func (t *Table) countState(ctx context.Context, b pendingState, now time.Time, edges []time.Duration, c *inspect.Counts) error {
+	number, numberArgs := t.bandExpr(now, edges)
 	date := t.text.AsStored(t.inserted.quoted)
 	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
 		date = "CASE WHEN " + zero + " THEN NULL ELSE " + date + " END"
 	}
 	text, args := selectQuery{
 		columns: []string{number, "count(*)", "min(" + date + ")"}, columnArgs: numberArgs,
-		from: t.name, where: t.pending(b), grouped: true,
+		from: t.name, where: t.inState(b), grouped: true,
 	}.sql()
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.QueryValues(ctx, t.db, text, args, 3)
 	for _, g := range groups {
-		at, _ := db.AsCount(t.d.Value(nil, g[0]))
-		n, _ := db.AsCount(t.d.Value(nil, g[1]))
+		at, _ := db.AsCount(t.database.Value(nil, g[0]))
+		n, _ := db.AsCount(t.database.Value(nil, g[1]))
 		if count := inNoBand[at]; count != nil {
 			*count += n
 			continue
 		}
 		var oldest time.Time
 		if g[2] != nil {
-			oldest, _ = t.inserted.known().Parse(t.d.Value(t.inserted.column, g[2]))
+			oldest, _ = t.inserted.known().Parse(t.database.Value(t.inserted.column, g[2]))
 		}
 		band := &c.Beyond
 		if at < len(edges) {

@@ -22,7 +22,7 @@ func (r *resolver) keyColumns() {
 		}
 		names = append(names, c.Name)
 		r.t.key = append(r.t.key, r.t.text.Quote(c.Name))
-		r.t.keys = append(r.t.keys, c)
+		r.t.keyColumns = append(r.t.keyColumns, c)
 	}
 	if !r.t.catalog.Unique(names) {
 		r.notUnique(names)

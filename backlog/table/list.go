@@ -25,29 +25,29 @@ type Listing struct {
 
 // mostListed is how many rows a page of List looks at. Where no index serves, each page
 // sorts all rows that are meant.
-const mostListed = 5000
+const maxListed = 5000
 
 // List returns at most limit of the rows that the filter means, newest first, from behind a
 // place on. There may be more behind a page that is not full, or empty.
 func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog.Cursor, limit int) (list Listing, err error) {
-	if err := t.discover(ctx, t.inserted); err != nil {
+	if err := t.discoverForm(ctx, t.inserted); err != nil {
 		return list, err
 	}
-	c, err := t.choose(f, inspect.Listed, now)
-	if err != nil || len(c.sets) == 0 {
+	c, err := t.selectionOf(f, inspect.Listed, now)
+	if err != nil || len(c.states) == 0 {
 		return list, err
 	}
-	exprs := len(t.shown(t.exprs(c.Given)))
+	exprs := len(t.withDisplay(t.rowExprs(c.Given)))
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		looked, size := 0, 0
 		list = Listing{}
-		for _, s := range t.steps(after) {
-			most := mostListed - looked + 1
+		for _, s := range t.listStatements(after) {
+			most := maxListed - looked + 1
 			if f.Cause == nil {
 				most = min(most, limit-len(list.Rows)+1)
 			}
 			var rest []any // only to order by
-			if len(c.sets) > 1 {
+			if len(c.states) > 1 {
 				rest = slices.Repeat([]any{new(any)}, len(s.order))
 			}
 			text, args := t.listQuery(c, s, most)
@@ -57,7 +57,7 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 			}
 			defer rows.Close() // before the next step's, where all are read
 			for rows.Next() {
-				if looked == mostListed || len(list.Rows) == limit || size > maxPageBytes {
+				if looked == maxListed || len(list.Rows) == limit || size > maxPageBytes {
 					return nil // there are rows behind the page
 				}
 				raw, err := t.scan(rows, exprs, rest...)
@@ -66,11 +66,11 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 				}
 				looked++
 				size += sizeOf(raw...)
-				if list.Next = (backlog.Cursor{Segment: s.seg, Key: t.keyOf(raw)}); s.seg == segDated {
+				if list.Next = (backlog.Cursor{Segment: s.segment, Key: t.keyOf(raw)}); s.segment == datedSegment {
 					list.Next.Order = raw[t.inserted.at]
 				}
 				if f.Cause == nil || f.Cause(lastError(raw)) {
-					list.Rows = append(list.Rows, t.shownRow(raw, now))
+					list.Rows = append(list.Rows, t.displayRow(raw, now))
 				}
 			}
 			if err := rows.Err(); err != nil {
@@ -84,29 +84,29 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 }
 
 // A step is what one statement reads of a list.
-type step struct {
-	seg   int
-	order []string // columns
+type listStatement struct {
+	segment int
+	order   []string // columns
 	conditions
 }
 
 // steps returns the steps behind a place: rows with a date, and at last those without, which
 // no range of times has.
-func (t *layout) steps(after backlog.Cursor) []step {
+func (t *layout) listStatements(after backlog.Cursor) []listStatement {
 	at := t.inserted.quoted
 	undated := "(" + strings.Join(lists.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
-	list := []step{
-		{segDated, t.orderBy(t.inserted), conditions{list: []string{"NOT " + undated}}},
-		{segOldest, t.key, conditions{list: []string{undated}}},
+	list := []listStatement{
+		{datedSegment, t.orderBy(t.inserted), conditions{list: []string{"NOT " + undated}}},
+		{oldestSegment, t.key, conditions{list: []string{undated}}},
 	}
 	if after.IsZero() {
 		return list
 	}
 	cols, place := append([]string{at}, t.key...), []any{after.Order}
-	if after.Segment != segDated {
+	if after.Segment != datedSegment {
 		list, cols, place = list[1:], t.key, nil
 	}
-	if after.Segment == segDated {
+	if after.Segment == datedSegment {
 		list[0].add(at+" <= ?", place) // not every planner bounds a range by what follows
 	}
 	list[0].add(db.KeyRange("<", cols, after.Key, place...))
@@ -114,14 +114,14 @@ func (t *layout) steps(after backlog.Cursor) []step {
 }
 
 // listQuery returns the query for a step of the choice's sets.
-func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
-	queries := make([]selectQuery, len(c.sets))
-	for i, b := range c.sets {
+func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []any) {
+	queries := make([]selectQuery, len(c.states))
+	for i, b := range c.states {
 		where := allOf(b.cond)
 		where.add(s.all(), s.args)
 		where.add(c.all(), c.args)
 		queries[i] = selectQuery{
-			columns: aliased(t.shown(t.exprs(c.Given))), from: t.from(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
+			columns: aliased(t.withDisplay(t.rowExprs(c.Given))), from: t.fromClause(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
 			where: where, orderBy: s.order, descending: true, limit: limit, bindsLimit: true,
 		}
 	}
@@ -129,22 +129,22 @@ func (t *layout) listQuery(c choice, s step, limit int) (string, []any) {
 }
 
 // exprs returns the expressions of a row, with those that only handlers are given or without.
-func (t *layout) exprs(given bool) []string {
+func (t *layout) rowExprs(given bool) []string {
 	if given {
-		return t.sel.exprs
+		return t.selected.exprs
 	}
-	return t.sel.needed
+	return t.selected.bareExprs
 }
 
 // ListReadings returns the queries of List, one for each set of rows that an index is to have in
 // order.
 func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err error) {
-	c, err := t.choose(f, inspect.Listed, now)
-	for _, b := range c.sets {
+	c, err := t.selectionOf(f, inspect.Listed, now)
+	for _, b := range c.states {
 		one := c
-		one.sets = []branch{b}
-		r := t.reading(b, []string{b.cond}, []string{t.inserted.quoted})
-		r.Query, r.Args = t.listQuery(one, t.steps(backlog.Cursor{})[0], mostListed)
+		one.states = []pendingState{b}
+		r := t.readingOf(b, []string{b.cond}, []string{t.inserted.quoted})
+		r.Query, r.Args = t.listQuery(one, t.listStatements(backlog.Cursor{})[0], maxListed)
 		list = append(list, r)
 	}
 	return list, err
@@ -170,23 +170,23 @@ type Filter struct {
 func (t *layout) Words() inspect.Words { return t.words }
 
 // HasLastError reports whether a column has the last error of a record.
-func (t *layout) HasLastError() bool { return t.errCol != nil }
+func (t *layout) HasLastError() bool { return t.errorColumn != nil }
 
 // A choice is what a filter means in the table: rows in one of the sets that meet the
 // conditions.
-type choice struct {
-	sets []branch // of each only what its rows have in common counts
+type selection struct {
+	states []pendingState // of each only what its rows have in common counts
 	conditions
 	Filter
 }
 
 // choose returns what the filter means at a time.
-func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, err error) {
+func (t *layout) selectionOf(f Filter, p inspect.Purpose, now time.Time) (c selection, err error) {
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
-	c = choice{sets: t.sets(&f, p), conditions: t.pending(branch{}), Filter: f}
-	if len(c.sets) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
+	c = selection{states: t.statesOf(&f, p), conditions: t.inState(pendingState{}), Filter: f}
+	if len(c.states) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
 	if f.Status != "" && t.status != "" {
@@ -200,10 +200,10 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 		if t.inserted.known() == nil {
 			c.add(never, nil) // no row has a date
 		} else {
-			c.add(t.past(t.inserted, f.Before))
+			c.add(t.pastTimes(t.inserted, f.Before))
 		}
 	}
-	band, args := t.band(now, f.Ages)
+	band, args := t.bandExpr(now, f.Ages)
 	if f.State == "unreadable" {
 		c.add(band+" = -1", args)
 	}
@@ -215,7 +215,7 @@ func (t *layout) choose(f Filter, p inspect.Purpose, now time.Time) (c choice, e
 
 // sets returns the rows that the filter's state and the purpose are about, whatever else
 // they must be.
-func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
+func (t *layout) statesOf(f *Filter, p inspect.Purpose) (list []pendingState) {
 	wanted := t.words.Meant[p]
 	switch {
 	case f.State != "" && f.State != "unreadable":
@@ -223,63 +223,63 @@ func (t *layout) sets(f *Filter, p inspect.Purpose) (list []branch) {
 	case p == inspect.Requeued && len(f.Keys) > 0:
 		wanted = t.words.Keyed
 	}
-	for _, x := range t.stateSets() {
-		if slices.Contains(wanted, x.state) && (f.Status == "" || t.status != "" || f.Status == x.label) {
-			list = append(list, x.branch)
+	for _, x := range t.namedStates() {
+		if slices.Contains(wanted, x.word) && (f.Status == "" || t.status != "" || f.Status == x.label) {
+			list = append(list, x.pendingState)
 		}
 	}
 	return list
 }
 
 // A stateSet is the rows that a filter's word for a state means.
-type stateSet struct {
-	state, label string
-	branch
+type namedState struct {
+	word, label string
+	pendingState
 }
 
 // stateSets returns the sets that the table can have rows in. The unreadable rows are among
 // those of others.
-func (t *layout) stateSets() (list []stateSet) {
-	add := func(state, label, cond string, b branch) {
+func (t *layout) namedStates() (list []namedState) {
+	add := func(state, label, cond string, b pendingState) {
 		b.cond = cond
 		if cond != "" {
-			list = append(list, stateSet{state, label, b})
+			list = append(list, namedState{state, label, b})
 		}
 	}
-	for _, b := range t.branches {
-		again, exhausted := t.tried(b)
+	for _, b := range t.states {
+		again, exhausted := t.retryConditions(b)
 		add(b.lane.String(), b.label, again, b)
 		add("exhausted", b.label, exhausted, b)
 	}
-	add("dead", "dead", t.dead.cond, branch{filter: t.dead})
-	for _, x := range t.refresh.sets() {
-		add(x[0], "", x[1], branch{})
+	add("dead", "dead", t.dead.cond, pendingState{filter: t.dead})
+	for _, x := range t.refresh.states() {
+		add(x[0], "", x[1], pendingState{})
 	}
 	return list
 }
 
 // States returns the words of [Filter] for the states that the table can have rows in.
 func (t *layout) States() []string {
-	sets := t.stateSets()
+	sets := t.namedStates()
 	return slices.DeleteFunc(slices.Clone(t.words.Named[inspect.Listed]), func(word string) bool {
-		isIt := func(x stateSet) bool { return x.state == word }
+		isIt := func(x namedState) bool { return x.word == word }
 		return word != "unreadable" && !slices.ContainsFunc(sets, isIt)
 	})
 }
 
 // tried returns the conditions for the branch's rows that are tried again, and for those
 // that are out of retries; "" where there are none.
-func (t *layout) tried(b branch) (again, exhausted string) {
+func (t *layout) retryConditions(b pendingState) (again, exhausted string) {
 	if t.m.Once && b.lane == backlog.Failed {
 		return "", b.cond
 	}
-	return b.cond, b.exhausted
+	return b.cond, b.exhaustedCond
 }
 
 // ofAnySet returns the conditions of the rows in any of the sets.
-func (c *choice) ofAnySet() conditions {
+func (c *selection) inAnyState() conditions {
 	or := never
-	for _, b := range c.sets {
+	for _, b := range c.states {
 		or += " OR " + b.cond
 	}
 	return conditions{append([]string{"(" + or + ")"}, c.list...), c.args}
@@ -287,14 +287,14 @@ func (c *choice) ofAnySet() conditions {
 
 // byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at
 // most 100, in the order of their keys.
-func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[][]any, error] {
+func (t *Table) selectedByKey(ctx context.Context, c selection, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
-		where := t.unsearched(c.ofAnySet())
+		where := t.unsearched(c.inAnyState())
 		if len(c.Keys) > 0 {
 			where.add(t.text.KeyIn(t.key, len(c.Keys)), db.AppendKeys(nil, c.Keys...))
 		}
 		left := cmp.Or(c.Limit, math.MaxInt)
-		for rows, err := range t.groupsByKey(ctx, t.shown(exprs), 100, where) {
+		for rows, err := range t.groupsByKey(ctx, t.withDisplay(exprs), 100, where) {
 			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
 			rows = rows[:min(left, len(rows))]
 			if left -= len(rows); !yield(rows, err) || left == 0 {
@@ -307,14 +307,14 @@ func (t *Table) byKey(ctx context.Context, c choice, exprs []string) iter.Seq2[[
 // CountChosen returns how many records Requeue or Discard would write to, and how many of
 // them were inserted before a time.
 func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, now, before time.Time) (n, old int, err error) {
-	c, err := t.choose(f, p, now)
+	c, err := t.selectionOf(f, p, now)
 	if err != nil {
 		return 0, 0, err
 	}
 	if f.Cause == nil && f.Limit == 0 && len(f.Keys) == 0 {
-		return t.countAll(ctx, c, before)
+		return t.countSelection(ctx, c, before)
 	}
-	for rows, err := range t.byKey(ctx, c, t.sel.needed) {
+	for rows, err := range t.selectedByKey(ctx, c, t.selected.bareExprs) {
 		if err != nil {
 			return n, old, err
 		}
@@ -329,22 +329,22 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 }
 
 // countAll is CountChosen where the database can judge each row of the choice.
-func (t *Table) countAll(ctx context.Context, c choice, before time.Time) (n, old int, err error) {
+func (t *Table) countSelection(ctx context.Context, c selection, before time.Time) (n, old int, err error) {
 	isOld := never
 	var oldArgs []any
 	if t.inserted.known() != nil {
-		isOld, oldArgs = t.past(t.inserted, before)
+		isOld, oldArgs = t.pastTimes(t.inserted, before)
 	}
 	text, args := selectQuery{
 		columns: []string{"count(*)", "count(CASE WHEN " + isOld + " THEN 1 END)"}, columnArgs: oldArgs,
-		from: t.name, where: c.ofAnySet(),
+		from: t.name, where: c.inAnyState(),
 	}.sql()
 	err = t.db.QueryOne(ctx, text, args, &n, &old)
 	return n, old, err
 }
 
 // requeue resolves what puts a record back to new.
-func (r *resolver) requeue() {
+func (r *resolver) requeueClauses() {
 	t, s := r.t, r.t.m.New
 	if len(s.Values) == 0 && len(s.Set) == 0 {
 		for _, c := range s.When {
@@ -352,12 +352,12 @@ func (r *resolver) requeue() {
 		}
 	}
 	had := r.err
-	set := r.assigns("statuses.new", s)
+	set := r.setClauses("statuses.new", s)
 	if r.err != had {
 		r.err = had // what cannot be written is only in the way of retry
 		return
 	}
-	also := r.touched(false)
-	t.actions[backlog.RowNew] = action{status: set, also: also}
+	also := r.otherClauses(false)
+	t.updates[backlog.RowNew] = stateUpdate{status: set, others: also}
 	t.requeueSet = onceEach(slices.Concat(set, also, t.policy.reset)) // what new sets itself counts
 }

@@ -19,29 +19,29 @@ import (
 // A lane is read in three segments, one after the other: rows whose missing date counts as
 // newest, rows with a date, and rows whose missing date counts as oldest.
 const (
-	segNewest = iota
-	segDated
-	segOldest
+	newestSegment = iota
+	datedSegment
+	oldestSegment
 )
 
 // Pending implements [backlog.Store].
 func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, error) {
-	for _, col := range slices.Compact([]*timeCol{t.inserted, t.lanes[q.Lane].time}) {
-		if err := t.discover(ctx, col, q.Lane); err != nil {
+	for _, col := range slices.Compact([]*timeColumn{t.inserted, t.lanes[q.Lane].time}) {
+		if err := t.discoverForm(ctx, col, q.Lane); err != nil {
 			return backlog.Page{}, err
 		}
 	}
 	segments := t.segments(q)
 	for i, seg := range segments {
-		s := scanner{t: t, q: q, seg: seg}
+		s := scanner{t: t, q: q, segment: seg}
 		p, err := t.page(ctx, &s)
-		for err == nil && s.unknown != nil { // its form is that of most rows, not of the first
-			col := s.unknown
-			err = t.discover(ctx, col)
+		for err == nil && s.unknownForm != nil { // its form is that of most rows, not of the first
+			col := s.unknownForm
+			err = t.discoverForm(ctx, col)
 			if err != nil {
 				break
 			}
-			s.again = col.known() == nil
+			s.acceptsUnknown = col.known() == nil
 			p, err = t.page(ctx, &s)
 		}
 		if err != nil {
@@ -56,7 +56,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 }
 
 // maxStrays limits how many rows of a lane [Table.Strays] reads.
-const mostStrays = 1000
+const maxStrays = 1000
 
 // Strays implements [backlog.StrayFinder]. The values of a form are one range of the index.
 // Strays reads what is outside of that range, at the end that no page reaches.
@@ -65,19 +65,19 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 	if order.known() == nil {
 		return nil, nil
 	}
-	q.Limit = mostStrays
+	q.Limit = maxStrays
 	q.After = backlog.Cursor{}
 	q.Until = backlog.Cursor{}
 	ranges := order.known().RangesBefore(q.Since)
 	if t.lanes[q.Lane].byWait {
 		ranges = order.known().RangesAfter(q.Now)
 	}
-	terms := t.terms(q.Lane)
+	terms := t.laneScans(q.Lane)
 	if len(terms) == 0 {
 		ranges = nil
 	}
 	for _, r := range ranges {
-		text, args := t.pageQuery(q, part{seg: segDated, stray: &r}, terms, q.Limit-len(list))
+		text, args := t.pageQuery(q, pageStatement{segment: datedSegment, strayRange: &r}, terms, q.Limit-len(list))
 		found, err := t.unreadable(ctx, q, terms, text, args)
 		if err != nil {
 			return nil, err
@@ -87,8 +87,8 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 	if t.refresh.runs() && q.Lane == backlog.Failed {
 		list, err = t.strayDeadlines(ctx, q, list)
 	}
-	if err == nil && t.misreads.Swap(false) {
-		err = t.relearn(ctx)
+	if err == nil && t.hasUnreadable.Swap(false) {
+		err = t.relearnForms(ctx)
 	}
 	return list, err
 }
@@ -102,11 +102,11 @@ func (t *Table) strayDeadlines(
 	ranges := t.writeForm(tc).RangesAfter(q.Now)
 	for _, r := range ranges {
 		where := allOf(t.refresh.running)
-		where.add(t.within(tc, r))
-		stray := t.recordsQuery(where, t.sel.needed)
+		where.add(t.inRanges(tc, r))
+		stray := t.recordsQuery(where, t.selected.bareExprs)
 		stray.limit = q.Limit
 		text, args := stray.sql()
-		found, err := t.unreadable(ctx, q, []term{{}}, text, args)
+		found, err := t.unreadable(ctx, q, []laneScan{{}}, text, args)
 		if err != nil {
 			return nil, err
 		}
@@ -117,11 +117,11 @@ func (t *Table) strayDeadlines(
 
 // unreadable returns the rows of a page query that cannot be read as records.
 func (t *Table) unreadable(
-	ctx context.Context, q backlog.Query, terms []term, text string, args []any,
+	ctx context.Context, q backlog.Query, terms []laneScan, text string, args []any,
 ) ([]backlog.Unreadable, error) {
 	var s scanner
 	err := t.db.Do(ctx, func(ctx context.Context) error {
-		s = scanner{t: t, q: q, seg: segDated, terms: terms, again: true}
+		s = scanner{t: t, q: q, segment: datedSegment, scans: terms, acceptsUnknown: true}
 		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
 		if err != nil {
 			return err
@@ -135,9 +135,9 @@ func (t *Table) unreadable(
 func (t *layout) segments(q backlog.Query) (list []int) {
 	o := &t.lanes[q.Lane]
 	has := [...]bool{
-		segNewest: o.newest != "",
-		segDated:  o.time.known() != nil,
-		segOldest: o.oldest != "" && q.Widest,
+		newestSegment: o.newest != "",
+		datedSegment:  o.time.known() != nil,
+		oldestSegment: o.oldest != "" && q.Widest,
 	}
 	for seg := range has {
 		isBefore := !q.After.IsZero() && seg < q.After.Segment
@@ -151,7 +151,7 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 
 // missingDate returns the condition of rows without a date of insertion, if the mapping says
 // that this means the word: newest, oldest or skip. Otherwise it returns "".
-func (t *layout) missing(word string) string {
+func (t *layout) missingDate(word string) string {
 	var or conditions
 	if t.inserted.spec.Null == word {
 		or.add(t.inserted.quoted+" IS NULL", nil)
@@ -166,38 +166,38 @@ func (t *layout) missing(word string) string {
 // a page takes two: first the remaining rows with the time of the cursor (ties), then the rows
 // of other times. A single range over time and key would do, but SQLite does not search it by
 // the key if that is the rowid: each page would read again all rows of that time.
-type part struct {
-	seg   int
-	ties  bool
-	stray *timeform.Range // the times to read; nil: those of the pass
+type pageStatement struct {
+	segment    int
+	ties       bool
+	strayRange *timeform.Range // the times to read; nil: those of the pass
 }
 
 // pageStatements returns the statements that read the query's page of the segment.
-func partsOf(q backlog.Query, seg int) []part {
-	if seg == segDated && isWithin(q.After, seg) {
-		return []part{{seg: seg, ties: true}, {seg: seg}}
+func pageStatements(q backlog.Query, seg int) []pageStatement {
+	if seg == datedSegment && isInSegment(q.After, seg) {
+		return []pageStatement{{segment: seg, ties: true}, {segment: seg}}
 	}
-	return []part{{seg: seg}}
+	return []pageStatement{{segment: seg}}
 }
 
 // isInSegment reports whether the cursor is in the segment.
-func isWithin(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment == seg }
+func isInSegment(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segment == seg }
 
 // A laneScan is a part of a lane that one query of a UNION ALL reads: the rows in one state
 // and one waitClass.
-type term struct {
-	branch int // index
-	class  waitClass
+type laneScan struct {
+	state     int // index
+	waitClass waitClass
 }
 
 // laneScans returns the scans of a lane.
-func (t *layout) terms(lane backlog.Lane) (list []term) {
-	for i, b := range t.branches {
+func (t *layout) laneScans(lane backlog.Lane) (list []laneScan) {
+	for i, b := range t.states {
 		if b.lane != lane {
 			continue
 		}
 		for _, c := range t.lanes[lane].classes {
-			list = append(list, term{i, c})
+			list = append(list, laneScan{i, c})
 		}
 	}
 	return list
@@ -205,22 +205,22 @@ func (t *layout) terms(lane backlog.Lane) (list []term) {
 
 // pageQuery returns the text and the arguments of a pageStatement. Where there are several
 // scans, the index of the state comes after the columns of a page.
-func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (text string, args []any) {
+func (t *layout) pageQuery(q backlog.Query, p pageStatement, terms []laneScan, limit int) (text string, args []any) {
 	order := &t.lanes[q.Lane]
 	queries := make([]selectQuery, len(terms))
 	for i, x := range terms {
-		b := t.branches[x.branch]
-		columns := aliased(t.exprs(p.stray == nil))
+		b := t.states[x.state]
+		columns := aliased(t.rowExprs(p.strayRange == nil))
 		if len(terms) > 1 {
-			columns = append(columns, strconv.Itoa(x.branch))
+			columns = append(columns, strconv.Itoa(x.state))
 		}
 		lead := slices.Concat(t.where.prefix, b.prefix)
-		if x.class.cond != "" && !x.class.many {
+		if x.waitClass.cond != "" && !x.waitClass.openEnded {
 			lead = append(lead, t.policy.count)
 		}
 		queries[i] = selectQuery{
-			columns: columns, from: t.from(lead, order.time.quoted), where: t.pageConditions(q, p, b, x.class),
-			orderBy: t.orderColumns(q.Lane, p.seg), descending: order.descending, limit: limit, bindsLimit: true,
+			columns: columns, from: t.fromClause(lead, order.time.quoted), where: t.pageConditions(q, p, b, x.waitClass),
+			orderBy: t.orderColumns(q.Lane, p.segment), descending: order.descending, limit: limit, bindsLimit: true,
 		}
 	}
 	return t.union(queries)
@@ -228,22 +228,22 @@ func (t *layout) pageQuery(q backlog.Query, p part, terms []term, limit int) (te
 
 // orderColumns returns the columns by which a segment is ordered.
 func (t *layout) orderColumns(lane backlog.Lane, seg int) []string {
-	if seg != segDated {
+	if seg != datedSegment {
 		return t.lanes[lane].undated
 	}
 	return t.orderBy(t.lanes[lane].time)
 }
 
 // orderBy returns the columns of an order by the time, then by the key.
-func (t *layout) orderBy(c *timeCol) []string {
+func (t *layout) orderBy(c *timeColumn) []string {
 	return lists.Distinct(append([]string{c.quoted}, t.key...))
 }
 
 // fromClause returns the FROM clause of a query that an index should answer: an index with the
 // lead columns, each equal to one value, and then the order column. The clause has an index
 // hint where planners need one.
-func (t *layout) from(lead []string, order string) string {
-	if t.text.IndexHint == "" || len(lead) == 0 || t.d.NoHints.Load() {
+func (t *layout) fromClause(lead []string, order string) string {
+	if t.text.IndexHint == "" || len(lead) == 0 || t.database.NoHints.Load() {
 		return t.name
 	}
 	for _, x := range t.catalog.ServingIndexes(t.names(lead), t.names(append([]string{order}, t.key...))) {
@@ -264,26 +264,26 @@ func orEqual(operator string, includes bool) string {
 
 // pageConditions returns the conditions of the rows that a pageStatement reads in a state and
 // a waitClass.
-func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) conditions {
+func (t *layout) pageConditions(q backlog.Query, p pageStatement, b pendingState, c waitClass) conditions {
 	o := &t.lanes[q.Lane]
-	dated := p.seg == segDated
-	within := isWithin(q.After, p.seg)
-	b.cond = b.page
-	conds := t.pending(b)
+	dated := p.segment == datedSegment
+	within := isInSegment(q.After, p.segment)
+	b.cond = b.pageCond
+	conds := t.inState(b)
 	conds.add(c.cond, nil)
 	order := o.time
 	switch {
-	case p.stray != nil:
-		conds.add(t.within(order, *p.stray))
+	case p.strayRange != nil:
+		conds.add(t.inRanges(order, *p.strayRange))
 		return conds
-	case p.seg == segOldest:
+	case p.segment == oldestSegment:
 		conds.add(o.oldest, nil)
-	case p.seg == segNewest:
+	case p.segment == newestSegment:
 		conds.add(o.newest, nil)
 	case !o.byWait:
 		conds.add(t.fromCut(order, t.writeForm(order).Since(q.Since)))
-	case !c.now:
-		conds.add(t.belowCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
+	case !c.dueNow:
+		conds.add(t.beforeCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
 	case !within:
 		conds.add(order.quoted+" IS NOT NULL", nil)
 	}
@@ -292,30 +292,30 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 	}
 	switch {
 	case within && dated && !p.ties:
-		conds.add(order.quoted+" "+o.onward+" ?", []any{q.After.Order})
+		conds.add(order.quoted+" "+o.afterOp+" ?", []any{q.After.Order})
 	case within:
-		conds.add(db.KeyRange(orEqual(o.onward, q.After.Before), t.key, q.After.Key))
+		conds.add(db.KeyRange(orEqual(o.afterOp, q.After.Before), t.key, q.After.Key))
 	}
-	if isWithin(q.Until, p.seg) {
-		op := orEqual(o.back, !q.Until.Before)
+	if isInSegment(q.Until, p.segment) {
+		op := orEqual(o.beforeOp, !q.Until.Before)
 		if dated {
-			conds.add(order.quoted+" "+o.back+"= ?", []any{q.Until.Order}) // some planners need it to bound the range
+			conds.add(order.quoted+" "+o.beforeOp+"= ?", []any{q.Until.Order}) // some planners need it to bound the range
 			conds.add(db.KeyRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order))
 		} else {
 			conds.add(db.KeyRange(op, t.key, q.Until.Key))
 		}
 	}
-	if o.filters {
-		conds.add(t.aged(q))
+	if o.filtersAge {
+		conds.add(t.ageFilter(q))
 	}
 	// While the form is unknown, the scanner decides.
 	if c := t.eligible; c != nil && c.known() != nil {
-		cond, args := t.belowCut(c, c.known().Until(q.Now))
-		conds.add(t.orUnread(c, cond, args))
+		cond, args := t.beforeCut(c, c.known().Until(q.Now))
+		conds.add(t.orUnreadable(c, cond, args))
 	}
 	if c := t.expires; c != nil && c.known() != nil {
 		cond, args := t.fromCut(c, c.known().Since(q.Now))
-		conds.add(t.orUnread(c, cond, args))
+		conds.add(t.orUnreadable(c, cond, args))
 	}
 	return conds
 }
@@ -323,9 +323,9 @@ func (t *layout) pageConditions(q backlog.Query, p part, b branch, c waitClass) 
 // orUnreadable extends a condition on the time of the column. It also selects rows whose time
 // is missing, unless such rows are skipped, and rows whose time is unreadable, which are
 // reported.
-func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
+func (t *layout) orUnreadable(c *timeColumn, cond string, args []any) (string, []any) {
 	var or conditions
-	or.add(t.misread(c))
+	or.add(t.unreadableTimes(c))
 	or.add(cond, args)
 	if c.spec.Null != "skip" {
 		or.add(c.quoted+" IS NULL", nil)
@@ -338,14 +338,14 @@ func (t *layout) orUnread(c *timeCol, cond string, args []any) (string, []any) {
 
 // inState returns the conditions of rows in the state. Those of the zero state are the
 // conditions of every record.
-func (t *layout) pending(b branch) conditions {
-	return conditions{list: append(lists.NonEmpty(b.cond, t.where.cond), t.keyed()...)}
+func (t *layout) inState(b pendingState) conditions {
+	return conditions{list: append(lists.NonEmpty(b.cond, t.where.cond), t.keyNotNull()...)}
 }
 
 // keyNotNull returns a condition for each column of the key that can be NULL: a record needs a
 // whole key.
-func (t *layout) keyed() (list []string) {
-	for i, c := range t.keys {
+func (t *layout) keyNotNull() (list []string) {
+	for i, c := range t.keyColumns {
 		if !c.NotNull {
 			list = append(list, t.key[i]+" IS NOT NULL")
 		}
@@ -355,17 +355,17 @@ func (t *layout) keyed() (list []string) {
 
 // page reads one page of a segment. Its Next is zero if there was no row.
 func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
-	empty := scanner{t: t, q: s.q, seg: s.seg, terms: t.terms(s.q.Lane), again: s.again}
+	empty := scanner{t: t, q: s.q, segment: s.segment, scans: t.laneScans(s.q.Lane), acceptsUnknown: s.acceptsUnknown}
 	err := t.db.Do(ctx, func(ctx context.Context) error {
 		*s = empty
-		if len(s.terms) == 0 {
+		if len(s.scans) == 0 {
 			return nil // the lane has no states
 		}
-		for _, p := range partsOf(s.q, s.seg) {
-			if s.room() <= 0 || s.unknown != nil {
+		for _, p := range pageStatements(s.q, s.segment) {
+			if s.room() <= 0 || s.unknownForm != nil {
 				break
 			}
-			text, args := t.pageQuery(s.q, p, s.terms, s.room())
+			text, args := t.pageQuery(s.q, p, s.scans, s.room())
 			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
 			if err != nil {
 				return err
@@ -381,16 +381,16 @@ func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 
 // ageFilter returns the condition for the ages of the pass, in a lane that is not ordered by
 // age.
-func (t *layout) aged(q backlog.Query) (string, []any) {
+func (t *layout) ageFilter(q backlog.Query) (string, []any) {
 	var or conditions
-	or.add(t.missing("newest"), nil)
+	or.add(t.missingDate("newest"), nil)
 	if q.Widest {
-		or.add(t.missing("oldest"), nil)
+		or.add(t.missingDate("oldest"), nil)
 	}
 	if form := t.inserted.known(); form != nil {
 		or.add(t.fromCut(t.inserted, form.Since(q.Since)))
-		or.add(t.within(t.inserted, form.RangesBefore(q.Since)[0]))
-		or.add(t.misread(t.inserted))
+		or.add(t.inRanges(t.inserted, form.RangesBefore(q.Since)[0]))
+		or.add(t.unreadableTimes(t.inserted))
 	}
 	if len(or.list) == 0 {
 		or.add(never, nil) // no row has a date, or the first one came just now
@@ -416,27 +416,27 @@ type Reading struct {
 // index by the count and the time. An open-ended class has several counts, so it needs an index
 // of its own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
-	for i, b := range t.branches {
+	for i, b := range t.states {
 		order := t.lanes[b.lane].time.quoted
 		var count []string
 		if b.lane == backlog.Failed && t.policy.byCount() {
 			count = []string{t.policy.count}
 		}
-		add := func(terms []term, conds, equal []string) {
+		add := func(terms []laneScan, conds, equal []string) {
 			if len(terms) == 0 {
 				return
 			}
 			q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-			r := t.reading(b, append([]string{b.index}, conds...), append(slices.Clip(equal), order))
+			r := t.readingOf(b, append([]string{b.indexCond}, conds...), append(slices.Clip(equal), order))
 			r.Equal = append(r.Equal, t.names(equal)...)
-			r.Query, r.Args = t.pageQuery(q, part{seg: segDated}, terms, q.Limit)
+			r.Query, r.Args = t.pageQuery(q, pageStatement{segment: datedSegment}, terms, q.Limit)
 			list = append(list, r)
 		}
-		var single, many []term
-		for _, x := range t.terms(b.lane) {
+		var single, many []laneScan
+		for _, x := range t.laneScans(b.lane) {
 			switch {
-			case x.branch != i || x.class.odd:
-			case x.class.many:
+			case x.state != i || x.waitClass.unexpected:
+			case x.waitClass.openEnded:
 				many = append(many, x)
 			default:
 				single = append(single, x)
@@ -444,7 +444,7 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 		}
 		add(single, nil, count)
 		if len(many) > 0 {
-			add(many, []string{many[0].class.cond}, nil)
+			add(many, []string{many[0].waitClass.cond}, nil)
 		}
 	}
 	if t.refresh.runs() {
@@ -458,7 +458,7 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 //
 // The index begins with the columns whose value the condition says already. Without them a
 // planner that has no statistics prefers any index that it can search by a status, and sorts.
-func (t *layout) reading(b branch, conds, columns []string) Reading {
+func (t *layout) readingOf(b pendingState, conds, columns []string) Reading {
 	var equal []string
 	for _, has := range []map[string]any{t.where.equal, b.equal} {
 		for name, v := range has {
@@ -468,7 +468,7 @@ func (t *layout) reading(b branch, conds, columns []string) Reading {
 		}
 	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, cmp.Or(b.what, b.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
+		What: fmt.Sprintf("%s records, %s", b.lane, cmp.Or(b.title, b.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
 		Columns: lists.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), lists.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
@@ -481,15 +481,15 @@ func (t *Table) Statements() []string {
 	var list []string
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		terms := t.terms(lane)
-		for seg := segNewest; seg <= segOldest && len(terms) > 0; seg++ {
-			if seg != segDated && !slices.Contains(t.segments(backlog.Query{Lane: lane, Widest: true}), seg) {
+		terms := t.laneScans(lane)
+		for seg := newestSegment; seg <= oldestSegment && len(terms) > 0; seg++ {
+			if seg != datedSegment && !slices.Contains(t.segments(backlog.Query{Lane: lane, Widest: true}), seg) {
 				continue
 			}
 			for _, after := range []backlog.Cursor{{}, place} {
 				after.Segment = seg
 				q := backlog.Query{Lane: lane, After: after}
-				for _, p := range partsOf(q, seg) {
+				for _, p := range pageStatements(q, seg) {
 					text, _ := t.pageQuery(q, p, terms, 1)
 					list = append(list, text)
 				}
@@ -502,7 +502,7 @@ func (t *Table) Statements() []string {
 	}
 	for _, x := range t.expiries(time.Time{}, time.Time{}) {
 		if x.col != nil {
-			x.add(t.past(x.col, x.bound))
+			x.add(t.pastTimes(x.col, x.bound))
 		}
 		list = append(list, t.expireText(x))
 	}
@@ -515,7 +515,7 @@ func (t *Table) Written() []string {
 	for _, x := range t.writer.targets(time.Time{}) {
 		clauses = append(clauses, x.set...)
 	}
-	return lists.Distinct(lists.Map(clauses, func(a assign) string { return a.col }))
+	return lists.Distinct(lists.Map(clauses, func(a setClause) string { return a.column }))
 }
 
 // ReadColumns returns the quoted columns that the statements of passes name, in the table's

@@ -18,32 +18,32 @@ import (
 // policyColumns are where a policy keeps when a row is due, and what is written there. The zero
 // policyColumns are those of a policy that keeps nothing, for which age alone decides.
 type policyColumns struct {
-	rule    *backlog.Rule
-	count   string   // quoted; "": nothing is kept
-	column  *column  // that the count is in
-	last    *timeCol // nil: the policy plans the next time, and keeps nothing else
-	next    *timeCol // nil: the policy works out the wait from the count and the last time
-	classes []waitClass
+	rule        *backlog.Rule
+	count       string      // quoted; "": nothing is kept
+	countColumn *column     // that the count is in
+	lastFailure *timeColumn // nil: the policy plans the next time, and keeps nothing else
+	next        *timeColumn // nil: the policy works out the wait from the count and the last time
+	classes     []waitClass
 
-	failed  []assign // of a row that is tried again
-	died    []assign // of a row that is not, after a failure
-	success []assign
-	expired []assign // of a row that dies without an attempt
-	reset   []assign // of a row that becomes new
+	failed  []setClause // of a row that is tried again
+	dead    []setClause // of a row that is not, after a failure
+	success []setClause
+	expired []setClause // of a row that dies without an attempt
+	reset   []setClause // of a row that becomes new
 }
 
 // A waitClass is a set of failed records that wait equally long, so that those
 // due are a range of an index, in the order of the lane.
 type waitClass struct {
-	cond string // "" for all
-	wait time.Duration
-	now  bool // due at any time
-	odd  bool // there should be none
-	many bool // of more than one number of failures
+	cond       string // "" for all
+	wait       time.Duration
+	dueNow     bool // due at any time
+	unexpected bool // there should be none
+	openEnded  bool // of more than one number of failures
 }
 
 // counts reports whether the row says how often it was tried.
-func (c *policyColumns) counts() bool { return c.column != nil }
+func (c *policyColumns) counts() bool { return c.countColumn != nil }
 
 // byCount reports whether the count says how long a row waits.
 func (c *policyColumns) byCount() bool { return c.rule != nil && c.rule.Waits != nil }
@@ -52,16 +52,16 @@ func (c *policyColumns) byCount() bool { return c.rule != nil && c.rule.Waits !=
 func (c *policyColumns) givesUp() bool { return c.rule != nil && c.rule.Retries >= 0 }
 
 // within is the condition of rows that are not given up, "" if none ever is.
-func (c *policyColumns) within() string {
+func (c *policyColumns) notExhausted() string {
 	if !c.givesUp() {
 		return ""
 	}
-	return c.orNone(fmt.Sprintf("%s <= %d", c.count, c.rule.Retries))
+	return c.orNull(fmt.Sprintf("%s <= %d", c.count, c.rule.Retries))
 }
 
 // orNone is the condition on the count, or NULL.
-func (c *policyColumns) orNone(cond string) string {
-	if c.column.NotNull {
+func (c *policyColumns) orNull(cond string) string {
+	if c.countColumn.NotNull {
 		return cond
 	}
 	return "(" + c.count + " IS NULL OR " + cond + ")"
@@ -79,31 +79,31 @@ func (t *layout) readFailures(row []any) (*backlog.Memory, error) {
 	c := &t.policy
 	m := new(backlog.Memory)
 	var err error
-	if m.Failures, err = db.AsCount(row[t.sel.kept[0]]); err != nil {
+	if m.Failures, err = db.AsCount(row[t.selected.memoryAt[0]]); err != nil {
 		return nil, fmt.Errorf("column %s: %w", c.count, err)
 	}
-	if m.LastFailure, err = c.last.in(row); err == nil {
-		m.Next, err = c.next.in(row)
+	if m.LastFailure, err = c.lastFailure.timeIn(row); err == nil {
+		m.Next, err = c.next.timeIn(row)
 	}
 	return m, err
 }
 
 // readAttempts returns what the row remembers under a policy with deadlines.
 func (t *layout) readAttempts(row []any) (*backlog.Memory, error) {
-	m, err := t.refresh.read(lists.Map(t.sel.kept, func(at int) any { return row[at] }))
+	m, err := t.refresh.read(lists.Map(t.selected.memoryAt, func(at int) any { return row[at] }))
 	return &m, err
 }
 
 // remember reads what the policy keeps in the row.
 func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
-	if t.read != nil {
-		rec.Memory, err = t.read(row)
+	if t.readMemory != nil {
+		rec.Memory, err = t.readMemory(row)
 	}
 	return err
 }
 
 // counted resolves the columns of a policy that counts failures.
-func (r *resolver) counted() {
+func (r *resolver) countedPolicy() {
 	t, m := r.t, r.t.m.Policy
 	if m == nil {
 		return
@@ -122,53 +122,53 @@ func (r *resolver) counted() {
 	c := &t.policy
 	c.rule = &backlog.Rule{Retries: m.Retries, Waits: m.Waits}
 	c.count = t.text.Quote(count.Name)
-	c.column = count
-	c.last = r.policyTime(m.Last)
+	c.countColumn = count
+	c.lastFailure = r.policyTime(m.Last)
 	// A number, not one more: to be written twice must do no harm.
-	failures := assign{col: c.count, of: func(s *backlog.Settlement) any { return c.column.CapCount(s.Memory.Failures) }}
-	last := assign{col: c.last.quoted, of: func(s *backlog.Settlement) any { return t.writeForm(c.last).Write(s.At) }}
-	c.failed = []assign{failures, last}
-	c.died = c.failed
-	c.reset = []assign{{col: c.count, expr: "0"}}
-	t.memory = []string{c.count}
-	t.read = t.readFailures
+	failures := setClause{column: c.count, valueOf: func(s *backlog.Settlement) any { return c.countColumn.CapCount(s.Memory.Failures) }}
+	last := setClause{column: c.lastFailure.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.lastFailure).Write(s.At) }}
+	c.failed = []setClause{failures, last}
+	c.dead = c.failed
+	c.reset = []setClause{{column: c.count, expr: "0"}}
+	t.memoryColumns = []string{c.count}
+	t.readMemory = t.readFailures
 	if m.Next != "" {
-		r.planned(m)
+		r.plannedPolicy(m)
 	}
 }
 
 // planned resolves the further columns of a policy that plans the next time.
-func (r *resolver) planned(m *mapping.PolicyColumns) {
+func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	t, c := r.t, &r.t.policy
 	c.rule.Waits = nil
 	c.next = r.policyTime(m.Next)
-	next := assign{col: c.next.quoted, of: func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }}
-	c.expired = []assign{{col: c.next.quoted, expr: "NULL"}}
+	next := setClause{column: c.next.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }}
+	c.expired = []setClause{{column: c.next.quoted, expr: "NULL"}}
 	c.failed = append(slices.Clip(c.failed), next)
 	if m.InRetry != "" {
 		r.policyColumn(m.InRetry)
-		set := func(text string) assign {
-			return r.assign("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
+		set := func(text string) setClause {
+			return r.setClause("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
 		}
-		c.success = []assign{set("false")}
+		c.success = []setClause{set("false")}
 		c.expired = append(c.expired, set("false"))
 		c.failed = append(c.failed, set("true"))
 	}
-	c.died = slices.Concat(c.died, c.expired)
+	c.dead = slices.Concat(c.dead, c.expired)
 	c.reset = slices.Concat(c.reset, c.expired)
 }
 
 // policyTime returns the column in which the policy keeps a time.
-func (r *resolver) policyTime(name string) *timeCol {
+func (r *resolver) policyTime(name string) *timeColumn {
 	col := r.policyColumn(name)
 	tc := r.t.timeOf(col)
 	if tc.written { // no setting says more about it
 		// While it is empty, it is written in the form of the date of
 		// insertion, and so must be read in that one's zone.
-		r.t.readIn(tc, col, r.t.inserted.zone)
+		r.t.setZone(tc, col, r.t.inserted.zone)
 		tc.written = false
 	}
-	tc.policys = true
+	tc.policyTime = true
 	if tc == r.t.inserted {
 		r.t.Notef("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
 	}
@@ -190,31 +190,31 @@ func (r *resolver) lanes() {
 	t, c := r.t, &r.t.policy
 	same := t.OneLane() && c.counts()
 	if same {
-		for _, b := range slices.Clone(t.branches) {
+		for _, b := range slices.Clone(t.states) {
 			b.lane = backlog.Failed
-			b.base = b.cond
+			b.statusCond = b.cond
 			b.cond += " AND " + c.count + " > 0"
-			t.branches = append(t.branches, b)
+			t.states = append(t.states, b)
 		}
 	}
-	for i := range t.branches {
-		b := &t.branches[i]
-		b.base = cmp.Or(b.base, b.cond)
+	for i := range t.states {
+		b := &t.states[i]
+		b.statusCond = cmp.Or(b.statusCond, b.cond)
 		switch {
 		case b.lane == backlog.Failed && c.givesUp():
-			b.guard = b.cond
-			b.exhausted = fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
-			b.cond += " AND " + c.within()
+			b.guardCond = b.cond
+			b.exhaustedCond = fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
+			b.cond += " AND " + c.notExhausted()
 		case b.lane == backlog.Fresh && same:
-			b.cond += " AND " + c.orNone(c.count+" <= 0")
+			b.cond += " AND " + c.orNull(c.count+" <= 0")
 		}
-		b.page = b.cond
-		b.index = b.cond
+		b.pageCond = b.cond
+		b.indexCond = b.cond
 		if b.lane == backlog.Failed && c.byCount() {
 			// The class says how many failures there are, exactly; that there are
 			// some would only tempt a planner to go through all of them by the count.
-			b.page = strings.Join(lists.NonEmpty(b.base, c.within()), " AND ")
-			b.index = b.base
+			b.pageCond = strings.Join(lists.NonEmpty(b.statusCond, c.notExhausted()), " AND ")
+			b.indexCond = b.statusCond
 		}
 	}
 	c.classes = r.classes(same)
@@ -231,9 +231,9 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 		return []waitClass{{}}
 	}
 	if !counted {
-		list = []waitClass{{cond: c.count + " = 0", now: true}, {cond: c.count + " < 0", now: true, odd: true}}
-		if !c.column.NotNull {
-			list = append(list, waitClass{cond: c.count + " IS NULL", now: true})
+		list = []waitClass{{cond: c.count + " = 0", dueNow: true}, {cond: c.count + " < 0", dueNow: true, unexpected: true}}
+		if !c.countColumn.NotNull {
+			list = append(list, waitClass{cond: c.count + " IS NULL", dueNow: true})
 		}
 	}
 	last := len(c.rule.Waits) - 1
@@ -243,7 +243,7 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 			// As a plain comparison it would tempt a planner to go through all
 			// of them by the count.
 			x.cond = t.text.WithoutIndex(fmt.Sprintf("%s >= %d", c.count, n))
-			x.many = true
+			x.openEnded = true
 		}
 		list = append(list, x)
 	}
@@ -253,15 +253,15 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 // A laneOrder is how the records of a lane come, and which of them are due, as far as SQL can
 // say it.
 type laneOrder struct {
-	time       *timeCol // by which they come, before the key
-	byWait     bool     // they come by how long they have waited, the longest first; else the newest first
-	onward     string   // the operator for times and keys behind a place
-	back       string   // and before one
+	time       *timeColumn // by which they come, before the key
+	byWait     bool        // they come by how long they have waited, the longest first; else the newest first
+	afterOp    string      // the operator for times and keys behind a place
+	beforeOp   string      // and before one
 	descending bool
 	undated    []string // the columns by which those come that have no time
 	newest     string   // the condition of those of these that come first; "": there are none
 	oldest     string   // of those that come last, in the widest pass
-	filters    bool     // a filter keeps to the pass's ages, which the order does not
+	filtersAge bool     // a filter keeps to the pass's ages, which the order does not
 	classes    []waitClass
 }
 
@@ -270,11 +270,11 @@ func (t *layout) laneOf(l backlog.Lane) laneOrder {
 	c := &t.policy
 	if !c.rule.ByWait(l) {
 		return laneOrder{
-			time: t.inserted, onward: "<", back: ">", descending: true, undated: t.key,
-			newest: t.missing("newest"), oldest: t.missing("oldest"), classes: []waitClass{{}},
+			time: t.inserted, afterOp: "<", beforeOp: ">", descending: true, undated: t.key,
+			newest: t.missingDate("newest"), oldest: t.missingDate("oldest"), classes: []waitClass{{}},
 		}
 	}
-	o := laneOrder{time: cmp.Or(c.next, c.last), byWait: true, onward: ">", back: "<", filters: c.rule.Aged(), classes: c.classes}
+	o := laneOrder{time: cmp.Or(c.next, c.lastFailure), byWait: true, afterOp: ">", beforeOp: "<", filtersAge: c.rule.Aged(), classes: c.classes}
 	o.undated = t.orderBy(o.time)
 	if c.rule.Aged() {
 		o.newest = o.time.quoted + " IS NULL"
@@ -307,49 +307,49 @@ func (r *resolver) attemptLanes() {
 	if a == nil {
 		return // a column is missing
 	}
-	forms := make(map[int]*timeCol)
+	forms := make(map[int]*timeColumn)
 	for _, i := range attemptTimes {
-		if col := a.cols[i]; col != nil && (i != mapping.Disabled || a.disabledAt) {
+		if col := a.cols[i]; col != nil && (i != mapping.Disabled || a.disabledByTime) {
 			forms[i] = t.timeOf(col)
-			forms[i].policys = i != mapping.Disabled
+			forms[i].policyTime = i != mapping.Disabled
 			if forms[i].written { // no setting says more about it
-				t.readIn(forms[i], col, t.inserted.zone)
+				t.setZone(forms[i], col, t.inserted.zone)
 				forms[i].written = i == mapping.Disabled
 			}
 		}
 	}
 	a.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
 	c.rule = &backlog.Rule{Retries: -1, Starts: true}
-	c.column = a.cols[mapping.AttemptNo]
-	c.count = t.text.Quote(c.column.Name)
+	c.countColumn = a.cols[mapping.AttemptNo]
+	c.count = t.text.Quote(c.countColumn.Name)
 	c.next = forms[mapping.RefreshAt]
-	c.reset = []assign{{col: c.count, expr: "0"}, {col: c.next.quoted, expr: "?", time: c.next}} // of a row that is saved again
+	c.reset = []setClause{{column: c.count, expr: "0"}, {column: c.next.quoted, expr: "?", now: c.next}} // of a row that is saved again
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
 		if a.cols[i] != nil {
-			c.reset = append(c.reset, assign{col: a.quoted(i), expr: "NULL"})
+			c.reset = append(c.reset, setClause{column: a.quoted(i), expr: "NULL"})
 		}
 	}
 	if a.cols[mapping.Disabled] != nil {
-		c.reset = append(c.reset, assign{col: a.quoted(mapping.Disabled), expr: a.enabled})
+		c.reset = append(c.reset, setClause{column: a.quoted(mapping.Disabled), expr: a.enabledSQL})
 	}
-	t.memory = a.selected
-	t.read = t.readAttempts
-	t.pattern = c.next
+	t.memoryColumns = a.selected
+	t.readMemory = t.readAttempts
+	t.formSource = c.next
 	t.inserted.role = otherTime
 	t.words = inspect.AttemptWords
 	t.guard = startGuard
 	if a.cols[mapping.AttemptUID] != nil {
 		t.guard = uidGuard
 	}
-	t.branches = []branch{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}
+	t.states = []pendingState{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}
 	r.lanes()
-	for i := range t.branches {
-		b := &t.branches[i]
-		b.index = a.waiting // one for both lanes
-		b.what = a.waiting
-		b.shown = a.planned + strings.TrimPrefix(b.cond, a.waiting)
+	for i := range t.states {
+		b := &t.states[i]
+		b.indexCond = a.waiting // one for both lanes
+		b.title = a.waiting
+		b.shownCond = a.planned + strings.TrimPrefix(b.cond, a.waiting)
 	}
-	t.branches[1].label = "error"
+	t.states[1].label = "error"
 	t.success = a.finished
 	t.dead.cond = a.disabled
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // settings name the place in the file from which an outcome's status comes.
-var settings = map[backlog.RowState]string{
+var statusSettings = map[backlog.RowState]string{
 	backlog.RowNew:     "statuses.new",
 	backlog.RowSuccess: "statuses.success",
 	backlog.RowError:   "statuses.error",
@@ -20,8 +20,8 @@ var settings = map[backlog.RowState]string{
 }
 
 // targets implements [writer].
-func (t batchWriter) targets(now time.Time) (list []update) {
-	for i := range t.branches {
+func (t batchWriter) targets(now time.Time) (list []batchUpdate) {
+	for i := range t.states {
 		failed := &backlog.Memory{Failures: 1, LastFailure: now}
 		again := &backlog.Memory{Failures: 1, LastFailure: now, Next: now}
 		for _, s := range []backlog.Settlement{
@@ -29,7 +29,7 @@ func (t batchWriter) targets(now time.Time) (list []update) {
 			{Target: backlog.RowDead, Memory: again}, {Target: backlog.RowDead, Memory: failed},
 		} {
 			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.updateOf(&s); x.text != "" && !slices.ContainsFunc(list, func(y update) bool { return y.text == x.text }) {
+			if x := t.rowUpdate(&s); x.text != "" && !slices.ContainsFunc(list, func(y batchUpdate) bool { return y.text == x.text }) {
 				list = append(list, x)
 			}
 		}
@@ -38,7 +38,7 @@ func (t batchWriter) targets(now time.Time) (list []update) {
 }
 
 // shown says what is set, for people: long values by their beginning.
-func (w *update) shown(d *db.Text) string {
+func (w *batchUpdate) shown(d *db.Text) string {
 	const most = 40
 	set, args := slices.Clone(w.set), w.args
 	for i := range set {
@@ -49,7 +49,7 @@ func (w *update) shown(d *db.Text) string {
 			}
 		}
 	}
-	return setText(set)
+	return setSQL(set)
 }
 
 // Prove proves, as far as that is possible without writing, that the table can be
@@ -77,15 +77,15 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Do(ctx, func(ctx context.Context) error {
 		for _, x := range t.writer.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Rebind(x.text), len(x.args)+len(t.key)); err != nil {
-				return t.untaken(settings[x.target], x, err)
+				return t.refusedWrite(statusSettings[x.target], x, err)
 			}
 			for _, a := range x.set {
-				c := t.quotedColumn(a.col)
-				if c.Domain == "" || a.expr == "?" || strings.Contains(a.expr, a.col) {
+				c := t.quotedColumn(a.column)
+				if c.Domain == "" || a.expr == "?" || strings.Contains(a.expr, a.column) {
 					continue
 				}
 				if _, err := db.QueryTexts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {
-					return t.untaken(settings[x.target], x, err)
+					return t.refusedWrite(statusSettings[x.target], x, err)
 				}
 			}
 		}

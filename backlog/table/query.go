@@ -148,6 +148,6 @@ func aliased(exprs []string) []string {
 }
 
 // updateSQL returns the text of an UPDATE of the rows that meet the condition.
-func (t *layout) updateSQL(set []assign, cond string) string {
-	return "UPDATE " + t.name + " SET " + setText(set) + " WHERE " + cond
+func (t *layout) updateSQL(set []setClause, cond string) string {
+	return "UPDATE " + t.name + " SET " + setSQL(set) + " WHERE " + cond
 }

@@ -16,8 +16,8 @@ import (
 
 // An untaken is a write that the database refuses to a row, before it is known whether it
 // would refuse it to every row.
-type untaken struct {
-	write update
+type refusedWrite struct {
+	write batchUpdate
 	place string // in the file, that says what is set
 	said  string
 	judge db.GuardKind
@@ -25,13 +25,13 @@ type untaken struct {
 	error        // for a person, as if it refused every row
 }
 
-func (u *untaken) Unwrap() error { return u.error }
+func (u *refusedWrite) Unwrap() error { return u.error }
 
 // untaken is the error of a write that the database refused: what is set, and the place
 // in the file that says so. What may pass is returned as it is.
-func (t *Table) untaken(place string, w update, err error) error {
+func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 	class, shown := t.db.Class(err), w.shown(t.text)
-	u := &untaken{write: w, place: place}
+	u := &refusedWrite{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	u.judge, u.name = t.db.GuardOf(err)
 	switch {
@@ -48,8 +48,8 @@ func (t *Table) untaken(place string, w update, err error) error {
 
 // revoked is the error of a write after which the row is not as it was written, in the
 // words of err, which blame a trigger.
-func (t *Table) revoked(place string, w update, err error) error {
-	return &untaken{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
+func (t *Table) undoneWrite(place string, w batchUpdate, err error) error {
+	return &refusedWrite{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
 }
 
 // everyRow is a *Problem of the values that are written, whatever the row.
@@ -59,7 +59,7 @@ func everyRow(hint, format string, args ...any) error {
 
 // judged returns what is known of the refusal's reach: by what the guard that has refused
 // the row looks at.
-func (t *Table) judged(ctx context.Context, u *untaken) error {
+func (t *Table) refusalOf(ctx context.Context, u *refusedWrite) error {
 	r := &backlog.Refusal{Reach: backlog.OneRow, Err: u.error}
 	var because []string
 	guards := t.guardsOf(ctx, u)
@@ -96,7 +96,7 @@ const anyColumn = "the row as a whole"
 // reach says whose trouble a refusal by one of the guards is, and which columns the handler
 // may write, by what they name: what we write is the same in every row, the key and what
 // selects the row are its own, and all else may be the handler's.
-func (t *layout) reach(w update, guards []db.Guard) (r backlog.Reach, because []string) {
+func (t *layout) reach(w batchUpdate, guards []db.Guard) (r backlog.Reach, because []string) {
 	r = backlog.EveryRow
 	for i := range guards {
 		if guards[i].ReadsWholeRow() {
@@ -123,25 +123,25 @@ func (t *layout) reach(w update, guards []db.Guard) (r backlog.Reach, because []
 }
 
 // sets reports whether the quoted column is written.
-func (w *update) sets(quoted string) bool {
-	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted })
+func (w *batchUpdate) sets(quoted string) bool {
+	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted })
 }
 
 // fixes reports whether what is written to the column is the same in every row.
-func (w *update) fixes(quoted string) bool {
-	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && !strings.Contains(a.expr, quoted) })
+func (w *batchUpdate) fixes(quoted string) bool {
+	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && !strings.Contains(a.expr, quoted) })
 }
 
 // varies reports whether what is written to the column is computed for each row, as a count
 // or a time of the policy is.
-func (t *layout) varies(w update, quoted string) bool {
-	isError := t.errCol != nil && t.text.Quote(t.errCol.Name) == quoted
-	return !isError && slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.of != nil })
+func (t *layout) varies(w batchUpdate, quoted string) bool {
+	isError := t.errorColumn != nil && t.text.Quote(t.errorColumn.Name) == quoted
+	return !isError && slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.valueOf != nil })
 }
 
 // counts reports whether something is written that depends on what the row has.
-func (w *update) counts() bool {
-	return slices.ContainsFunc(w.set, func(a assign) bool { return strings.Contains(a.expr, a.col) })
+func (w *batchUpdate) counts() bool {
+	return slices.ContainsFunc(w.set, func(a setClause) bool { return strings.Contains(a.expr, a.column) })
 }
 
 // selects reports whether the column belongs to the key, or to what makes a row pending.
@@ -149,7 +149,7 @@ func (t *layout) selects(quoted string) bool {
 	if slices.Contains(t.key, quoted) {
 		return true
 	}
-	for _, c := range []*timeCol{t.inserted, t.eligible, t.expires} {
+	for _, c := range []*timeColumn{t.inserted, t.eligible, t.expires} {
 		if c != nil && c.quoted == quoted {
 			return true
 		}
@@ -170,11 +170,11 @@ type guardList struct {
 
 // guardsFor is how long the guards are believed to be what they were: many rows may be
 // refused one after the other.
-const guardsFor = 10 * time.Second
+const guardsLifetime = 10 * time.Second
 
 // guardsOf returns the guards of which one has refused the write; none where the user may
 // not see it, or where it is not the table's own.
-func (t *Table) guardsOf(ctx context.Context, u *untaken) []db.Guard {
+func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 	if u.judge == db.Unique || u.judge == db.Overflow {
 		return nil
 	}
@@ -211,16 +211,16 @@ func (t *Table) guardsOf(ctx context.Context, u *untaken) []db.Guard {
 }
 
 // writesNull reports whether the write sets the column to NULL.
-func (t *layout) writesNull(w update, name string) bool {
+func (t *layout) writesNull(w batchUpdate, name string) bool {
 	quoted := t.text.Quote(name)
-	return slices.ContainsFunc(w.set, func(a assign) bool { return a.col == quoted && a.fixed && a.value == nil })
+	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.constant && a.value == nil })
 }
 
 // get returns the guards, which read reads where they are too old.
 func (g *guardList) get(read func() ([]db.Guard, error)) ([]db.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.read.IsZero() && time.Since(g.read) < guardsFor {
+	if !g.read.IsZero() && time.Since(g.read) < guardsLifetime {
 		return g.list, nil
 	}
 	list, err := read()

@@ -18,18 +18,18 @@ import (
 // A rewriting gives rows another state, in groups: after an error some are written. What
 // others change at the same time stays so, and so does what the database refuses.
 type rewriting struct {
-	place      string // in the file, that says what is written
-	set        []assign
-	now        time.Time
-	conditions      // that hold of the rows until they are written
-	remain     bool // they may hold of them afterwards, too
+	place        string // in the file, that says what is written
+	set          []setClause
+	now          time.Time
+	conditions        // that hold of the rows until they are written
+	mayStillHold bool // they may hold of them afterwards, too
 
 	groups iter.Seq2[[][]any, error]
 
 	// before is called with every row just before it is written, once it is known that it
 	// can be. It returns whether to write the row, and whether to go on with the others.
 	// Nil: all are written, and no group is tried first.
-	before func(row []any) (write, more bool)
+	confirm func(row []any) (write, more bool)
 
 	written func(rows [][]any)         // called after they are; may be nil
 	refused func(row []any, why error) // called with each that the database refuses
@@ -42,8 +42,8 @@ func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error)
 			return total, err
 		}
 		more := true
-		if x.before != nil {
-			rows, more, err = t.chosenToWrite(ctx, &x, rows)
+		if x.confirm != nil {
+			rows, more, err = t.confirmed(ctx, &x, rows)
 		}
 		if err == nil && len(rows) > 0 {
 			rows, err = t.rewriteGroup(context.WithoutCancel(ctx), &x, rows, false)
@@ -60,7 +60,7 @@ func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error)
 
 // chosenToWrite tries the rows, and returns those that can be written and for which before
 // says that they are to be. more is false if the others are to be left as they are.
-func (t *Table) chosenToWrite(ctx context.Context, x *rewriting, rows [][]any) (list [][]any, more bool, err error) {
+func (t *Table) confirmed(ctx context.Context, x *rewriting, rows [][]any) (list [][]any, more bool, err error) {
 	if t.catalog.Engine == "" && len(rows) > 0 { // else there are no transactions: nothing could be undone
 		rows, err = t.rewriteGroup(ctx, x, rows, true)
 	}
@@ -71,7 +71,7 @@ func (t *Table) chosenToWrite(ctx context.Context, x *rewriting, rows [][]any) (
 		if ctx.Err() != nil {
 			return list, false, nil
 		}
-		write, goesOn := x.before(row)
+		write, goesOn := x.confirm(row)
 		if write {
 			list = append(list, row)
 		}
@@ -116,7 +116,7 @@ func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, tr
 
 // rewriteUpdate is the statement that writes to rows, with its arguments.
 func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
-	set, values := t.bound(x.set, work{at: x.now})
+	set, values := t.bound(x.set, batch{at: x.now})
 	where := t.unwritten(x, rows)
 	return t.updateSQL(set, where.all()), append(values, where.args...)
 }
@@ -134,7 +134,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 	all := int64(len(rows))
 	text, args := t.rewriteUpdate(x, rows)
 	n, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(text), args...))
-	if err != nil || n >= all && (x.remain || len(t.catalog.Triggers) == 0) {
+	if err != nil || n >= all && (x.mayStillHold || len(t.catalog.Triggers) == 0) {
 		return err
 	}
 	still, err := t.countWhere(ctx, tx, t.unwritten(x, rows))
@@ -143,34 +143,34 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 		return err
 	case still == 0 && n < all:
 		return backlog.ErrConflict
-	case still == 0 || all == 1 && x.remain && t.db.CountsChangedOnly: // it had all that is written before
+	case still == 0 || all == 1 && x.mayStillHold && t.db.CountsChangedOnly: // it had all that is written before
 		return nil
 	}
-	return t.unchanged(x.place)
+	return t.writeUndone(x.place)
 }
 
 // An expiry is a set of rows that are to get the dead status.
 type expiry struct {
 	branch int
 	conditions
-	col   *timeCol  // whose time they are past, which is no condition yet; nil: they are out of retries
-	bound time.Time // the least time that is not past
+	col   *timeColumn // whose time they are past, which is no condition yet; nil: they are out of retries
+	bound time.Time   // the least time that is not past
 }
 
 // mostShown is how many records Expire reads where all die with one statement.
-const mostShown = 20
+const maxReported = 20
 
 // Expire implements [backlog.Expirer].
 func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err error) {
 	for _, x := range t.expiries(e.Now, e.Before) {
 		if x.col != nil {
-			if err := t.discover(ctx, x.col); err != nil {
+			if err := t.discoverForm(ctx, x.col); err != nil {
 				return total, err
 			}
 			if x.col.known() == nil {
 				continue // there is no time to be past
 			}
-			x.add(t.past(x.col, x.bound))
+			x.add(t.pastTimes(x.col, x.bound))
 		}
 		n, done := 0, false
 		if e.Dies == nil {
@@ -191,13 +191,13 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 // expireAll expires the set with one statement. done is false if it must be done by groups:
 // some rows are left as they are, or are refused, or hold texts that compare like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
-	rows, err := t.rows(ctx, selectQuery{columns: aliased(t.sel.exprs), from: t.name, where: x.conditions, limit: mostShown})
+	rows, err := t.rows(ctx, selectQuery{columns: aliased(t.selected.exprs), from: t.name, where: x.conditions, limit: maxReported})
 	if err != nil {
 		return 0, false, err
 	}
 	all := len(rows)
 	dying := slices.DeleteFunc(rows, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) })
-	if len(dying) == 0 && all < mostShown { // no write, for which it would have to wait for others
+	if len(dying) == 0 && all < maxReported { // no write, for which it would have to wait for others
 		return 0, true, nil
 	}
 	hasTexts := x.col != nil && len(x.col.known().Misfits()) > 0
@@ -205,7 +205,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 		return 0, false, nil
 	}
 	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
-	_, values := t.bound(t.expireSet, work{at: e.Now})
+	_, values := t.bound(t.expireSet, batch{at: e.Now})
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
 			count, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(t.expireText(x)), slices.Concat(values, x.args)...))
@@ -225,10 +225,10 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 // expiring is how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
 	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
-	groups := t.groupsByKey(ctx, t.sel.exprs, backlog.MaxGroup, t.unsearched(x.conditions))
+	groups := t.groupsByKey(ctx, t.selected.exprs, backlog.MaxGroup, t.unsearched(x.conditions))
 	w := rewriting{
-		place: settings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
-		groups:  without(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
+		place: statusSettings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
+		groups:  excluding(groups, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) }),
 		written: func(rows [][]any) { e.Died(lists.Map(rows, record), len(rows)) },
 		refused: func(row []any, why error) {
 			rec := record(row)
@@ -236,7 +236,7 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 		},
 	}
 	if e.Dies != nil {
-		w.before = func(row []any) (write, more bool) {
+		w.confirm = func(row []any) (write, more bool) {
 			rec := record(row)
 			dies := e.Dies(&rec)
 			return dies, dies
@@ -246,7 +246,7 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 }
 
 // without leaves out the rows for which skips says so.
-func without(groups iter.Seq2[[][]any, error], skips func([]any) bool) iter.Seq2[[][]any, error] {
+func excluding(groups iter.Seq2[[][]any, error], skips func([]any) bool) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		for rows, err := range groups {
 			if !yield(slices.DeleteFunc(rows, skips), err) {
@@ -262,17 +262,17 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	if !t.HasDead() {
 		return nil
 	}
-	for i, b := range t.branches {
+	for i, b := range t.states {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
 				x.branch = i
-				x.conditions = t.pending(b)
+				x.conditions = t.inState(b)
 				list = append(list, x)
 			}
 		}
-		if b.exhausted != "" {
-			b.cond = b.exhausted
-			list = append(list, expiry{branch: i, conditions: t.pending(b)})
+		if b.exhaustedCond != "" {
+			b.cond = b.exhaustedCond
+			list = append(list, expiry{branch: i, conditions: t.inState(b)})
 		}
 	}
 	return list
@@ -287,15 +287,15 @@ func (t *layout) expireText(x expiry) string {
 // after an error some are done. A pass that works on one of them at the same time
 // finds it changed and leaves it so. refused is called with each that the database refuses.
 func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused func(backlog.Key, error)) (int, error) {
-	c, err := t.choose(f, inspect.Requeued, now)
+	c, err := t.selectionOf(f, inspect.Requeued, now)
 	if err != nil {
 		return 0, err
 	}
 	return t.rewrite(ctx, rewriting{
-		place: settings[backlog.RowNew], set: t.requeueSet, now: now, conditions: c.ofAnySet(),
-		remain:  slices.ContainsFunc(c.sets, func(b branch) bool { return b.cond == always }),
-		groups:  t.byKey(ctx, c, t.sel.needed),
-		refused: func(row []any, why error) { refused(t.keyOf(row), why) },
+		place: statusSettings[backlog.RowNew], set: t.requeueSet, now: now, conditions: c.inAnyState(),
+		mayStillHold: slices.ContainsFunc(c.states, func(b pendingState) bool { return b.cond == always }),
+		groups:       t.selectedByKey(ctx, c, t.selected.bareExprs),
+		refused:      func(row []any, why error) { refused(t.keyOf(row), why) },
 	})
 }
 
@@ -313,19 +313,19 @@ type Discarding struct {
 // Discard likewise gives the pending records that the filter means the dead status. The
 // table must have one.
 func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discarding) (n int, err error) {
-	c, err := t.choose(f, inspect.Discarded, now)
+	c, err := t.selectionOf(f, inspect.Discarded, now)
 	if err != nil {
 		return 0, err
 	}
 	x := rewriting{
-		place: settings[backlog.RowDead], set: t.expireSet, now: now, conditions: c.ofAnySet(),
-		groups:  t.byKey(ctx, c, t.sel.exprs),
+		place: statusSettings[backlog.RowDead], set: t.expireSet, now: now, conditions: c.inAnyState(),
+		groups:  t.selectedByKey(ctx, c, t.selected.exprs),
 		refused: func(row []any, why error) { d.Refused(t.keyOf(row), why) },
 	}
 	var wrong error
 	if d.Dies != nil {
-		x.before = func(raw []any) (write, more bool) {
-			row := t.shownRow(slices.Clone(raw), now)
+		x.confirm = func(raw []any) (write, more bool) {
+			row := t.displayRow(slices.Clone(raw), now)
 			write, wrong = d.Dies(&row)
 			return write, wrong == nil
 		}
@@ -333,7 +333,7 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 	if d.Died != nil {
 		x.written = func(rows [][]any) {
 			for _, raw := range rows {
-				row := t.shownRow(slices.Clone(raw), now)
+				row := t.displayRow(slices.Clone(raw), now)
 				d.Died(&row)
 			}
 		}

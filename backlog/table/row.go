@@ -20,22 +20,22 @@ import (
 
 // pageColumns are the columns that a page selects: first those whose values handlers get,
 // then the others that passes need. The fields with At hold indexes into exprs.
-type columns struct {
-	exprs   []string
-	needed  []string  // exprs with NULL in place of those that only handlers need
-	columns []*column // of exprs, then of displayExprs; nil: not a single column
-	key     []int
-	status  int      // -1: there is no status column
-	counted int      // the number of attempts; -1: it is not counted
-	kept    []int    // what a row remembers
-	names   []string // of the columns whose values handlers get
-	changed []int    // columns whose values are converted for handlers
-	told    []string // what [layout.withDisplay] adds: attempts, last error, state
+type pageColumns struct {
+	exprs        []string
+	bareExprs    []string  // exprs with NULL in place of those that only handlers need
+	columns      []*column // of exprs, then of displayExprs; nil: not a single column
+	keyAt        []int
+	statusAt     int      // -1: there is no status column
+	attemptsAt   int      // the number of attempts; -1: it is not counted
+	memoryAt     []int    // what a row remembers
+	handlerNames []string // of the columns whose values handlers get
+	convertedAt  []int    // columns whose values are converted for handlers
+	displayExprs []string // what [layout.withDisplay] adds: attempts, last error, state
 }
 
 // newPageColumns collects the columns, each once.
-func (t *layout) newColumns() columns {
-	s := columns{status: -1, counted: -1}
+func (t *layout) newPageColumns() pageColumns {
+	s := pageColumns{statusAt: -1, attemptsAt: -1}
 	at := make(map[string]int)
 	onlyForHandlers := true
 	add := func(quoted string) int {
@@ -45,44 +45,44 @@ func (t *layout) newColumns() columns {
 			at[quoted] = i
 			c := t.quotedColumn(quoted)
 			s.exprs = append(s.exprs, cmp.Or(c.ReadExpr, t.text.AsStored(quoted)))
-			s.needed = append(s.needed, "NULL")
+			s.bareExprs = append(s.bareExprs, "NULL")
 			s.columns = append(s.columns, c)
 		}
 		if !onlyForHandlers {
-			s.needed[i] = s.exprs[i]
+			s.bareExprs[i] = s.exprs[i]
 		}
 		return i
 	}
 	for i, c := range t.columns {
 		add(t.text.Quote(c.Name))
-		s.names = append(s.names, c.Name)
+		s.handlerNames = append(s.handlerNames, c.Name)
 		if c.JSON || c.Class == db.Boolean {
-			s.changed = append(s.changed, i)
+			s.convertedAt = append(s.convertedAt, i)
 		}
 	}
 	onlyForHandlers = false
-	s.kept = lists.Map(t.memory, add)
-	s.key = lists.Map(t.key, add)
+	s.memoryAt = lists.Map(t.memoryColumns, add)
+	s.keyAt = lists.Map(t.key, add)
 	if t.status != "" {
-		s.status = add(t.status)
+		s.statusAt = add(t.status)
 	}
-	if t.attempts != nil {
-		s.counted = add(t.text.Quote(t.attempts.Name))
+	if t.attemptsColumn != nil {
+		s.attemptsAt = add(t.text.Quote(t.attemptsColumn.Name))
 	}
 	for _, tc := range t.times {
 		if !tc.written {
 			tc.at = add(tc.quoted)
 		}
 	}
-	for _, c := range []*column{t.attempts, t.errCol} {
+	for _, c := range []*column{t.attemptsColumn, t.errorColumn} {
 		expr := "NULL"
 		if c != nil {
 			expr = cmp.Or(c.ReadExpr, t.text.AsStored(t.text.Quote(c.Name)))
 		}
-		s.told = append(s.told, expr)
+		s.displayExprs = append(s.displayExprs, expr)
 		s.columns = append(s.columns, c)
 	}
-	s.told = append(s.told, t.standingCase(strconv.Itoa))
+	s.displayExprs = append(s.displayExprs, t.stateIndexExpr(strconv.Itoa))
 	s.columns = append(s.columns, nil)
 	return s
 }
@@ -99,7 +99,7 @@ func (t *layout) names(quoted []string) []string {
 }
 
 // HandlerColumns returns the names of the columns whose values handlers get, in their order.
-func (t *layout) Given() []string { return slices.Clone(t.sel.names) }
+func (t *layout) Given() []string { return slices.Clone(t.selected.handlerNames) }
 
 // Stored returns the values of the quoted columns in the row with the key. The error is
 // [backlog.ErrConflict] if there is no such row.
@@ -110,7 +110,7 @@ func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns [
 		return nil, backlog.ErrConflict
 	}
 	for i, v := range values {
-		values[i] = t.d.Value(nil, v)
+		values[i] = t.database.Value(nil, v)
 	}
 	return values, err
 }
@@ -163,7 +163,7 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where
 // cannot be read are zero.
 func (t *layout) recordOf(row []any, branch int) backlog.Record {
 	rec := backlog.Record{Key: t.keyOf(row)}
-	rec.Inserted, _ = t.inserted.in(row)
+	rec.Inserted, _ = t.inserted.timeIn(row)
 	_ = t.remember(&rec, row)
 	t.fill(&rec, row, branch)
 	return rec
@@ -171,27 +171,27 @@ func (t *layout) recordOf(row []any, branch int) backlog.Record {
 
 // keyOf returns the key of a row.
 func (t *layout) keyOf(row []any) backlog.Key {
-	return backlog.NewKey(lists.Map(t.sel.key, func(at int) any { return row[at] })...)
+	return backlog.NewKey(lists.Map(t.selected.keyAt, func(at int) any { return row[at] })...)
 }
 
 // fill sets the state of the record and the values for handlers. The record keeps the row.
 func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
-	b := &t.branches[branch]
+	b := &t.states[branch]
 	rec.Origin = branch
 	rec.Lane = b.lane
 	rec.Status = b.label
-	rec.Names = t.sel.names
+	rec.Names = t.selected.handlerNames
 	rec.Values = row[:len(t.columns)]
-	if t.sel.status >= 0 {
-		rec.Status = db.AsText(row[t.sel.status])
+	if t.selected.statusAt >= 0 {
+		rec.Status = db.AsText(row[t.selected.statusAt])
 	}
 	rec.Attempts = t.attemptsOf(row)
-	for _, i := range t.sel.changed {
+	for _, i := range t.selected.convertedAt {
 		row[i] = t.columns[i].ForHandler(row[i])
 	}
 	// Only a record that becomes dead can have invalid UTF-8: passes skip such rows.
 	for i, v := range rec.Values {
-		if s, ok := v.(string); ok && !utf8.ValidString(s) && !slices.Contains(t.sel.key, i) {
+		if s, ok := v.(string); ok && !utf8.ValidString(s) && !slices.Contains(t.selected.keyAt, i) {
 			row[i] = []byte(s)
 		}
 	}
@@ -199,10 +199,10 @@ func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
 
 // attemptsOf returns how many attempts the row counts, -1 if it does not say.
 func (t *layout) attemptsOf(row []any) int {
-	if t.sel.counted < 0 {
+	if t.selected.attemptsAt < 0 {
 		return -1
 	}
-	n, err := db.AsCount(row[t.sel.counted])
+	n, err := db.AsCount(row[t.selected.attemptsAt])
 	if err != nil {
 		return -1
 	}
@@ -217,14 +217,14 @@ func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog
 	if !t.canRollBack() {
 		return list, nil
 	}
-	for i, b := range t.branches {
-		conds := t.pending(b)
+	for i, b := range t.states {
+		conds := t.inState(b)
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
 		rows, err := t.rows(ctx, selectQuery{
-			columns: aliased(t.sel.exprs), from: t.name, where: conds,
-			orderBy: t.orderColumns(b.lane, segDated), descending: t.lanes[b.lane].descending, limit: most, bindsLimit: true,
+			columns: aliased(t.selected.exprs), from: t.name, where: conds,
+			orderBy: t.orderColumns(b.lane, datedSegment), descending: t.lanes[b.lane].descending, limit: most, bindsLimit: true,
 		})
 		if err != nil {
 			return nil, err
@@ -240,19 +240,19 @@ const maxPageBytes = 4 << 20
 
 // A scanner turns rows into the records of a page, until the page is full.
 type scanner struct {
-	t     *Table
-	q     backlog.Query
-	seg   int
-	terms []term // of the lane
-	page  backlog.Page
-	count int // rows
-	bytes int // of their values
+	t       *Table
+	q       backlog.Query
+	segment int
+	scans   []laneScan // of the lane
+	page    backlog.Page
+	count   int // rows
+	bytes   int // of their values
 
 	// unknown is set when a row has a time in a column without a known form. Scanning ends,
 	// and the page must be read anew once the form is detected. With again the form stays
 	// unknown, and the time is judged alone.
-	unknown *timeCol
-	again   bool
+	unknownForm    *timeColumn
+	acceptsUnknown bool
 }
 
 // room returns how many more rows the page may have.
@@ -266,17 +266,17 @@ func (s *scanner) room() int {
 // scan reads rows until the page is full, and closes them.
 func (s *scanner) scan(rows *sql.Rows) error {
 	defer rows.Close()
-	n := len(s.t.sel.exprs)
+	n := len(s.t.selected.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)
-	b := s.terms[0].branch
-	if len(s.terms) > 1 {
+	b := s.scans[0].state
+	if len(s.scans) > 1 {
 		to = append(to, &b)
-		for range s.t.orderColumns(s.q.Lane, s.seg) {
+		for range s.t.orderColumns(s.q.Lane, s.segment) {
 			to = append(to, new(any)) // the union only orders by it
 		}
 	}
-	for s.room() > 0 && s.unknown == nil && rows.Next() {
+	for s.room() > 0 && s.unknownForm == nil && rows.Next() {
 		if len(slab) < n {
 			slab = make([]any, 256*n)
 		}
@@ -300,7 +300,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			row[i] = s.t.value(i, v)
 		}
 		s.count++
-		s.row(row, b)
+		s.addRow(row, b)
 	}
 	s.page.More = s.room() <= 0
 	return rows.Err()
@@ -320,11 +320,11 @@ func sizeOf(values ...any) (n int) {
 }
 
 // value converts the driver's value of the i-th expression to that of the store.
-func (t *layout) value(i int, v any) any { return t.d.Value(t.sel.columns[i], v) }
+func (t *layout) value(i int, v any) any { return t.database.Value(t.selected.columns[i], v) }
 
 // addRow adds a row to the page. It decides exactly what the SQL conditions decide to the
 // second.
-func (s *scanner) row(row []any, b int) {
+func (s *scanner) addRow(row []any, b int) {
 	t := s.t
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
@@ -332,16 +332,16 @@ func (s *scanner) row(row []any, b int) {
 	n := len(s.page.Records)
 	rec := &s.page.Records[:n+1][n] // in place, since a record is large
 	*rec = backlog.Record{Key: t.keyOf(row)}
-	s.page.Next = backlog.Cursor{Segment: s.seg, Key: rec.Key}
-	if s.seg == segDated {
+	s.page.Next = backlog.Cursor{Segment: s.segment, Key: rec.Key}
+	if s.segment == datedSegment {
 		s.page.Next.Order = row[t.lanes[s.q.Lane].time.at]
 	}
-	for _, tc := range [...]*timeCol{t.eligible, t.expires} {
-		if s.again || tc == nil || tc.known() != nil {
+	for _, tc := range [...]*timeColumn{t.eligible, t.expires} {
+		if s.acceptsUnknown || tc == nil || tc.known() != nil {
 			continue
 		}
 		if _, missing := tc.missing(row[tc.at]); !missing {
-			s.unknown = tc
+			s.unknownForm = tc
 			return
 		}
 	}
@@ -350,7 +350,7 @@ func (s *scanner) row(row []any, b int) {
 		err = t.remember(rec, row)
 	}
 	if err == nil {
-		err = t.garbled(row)
+		err = t.checkUTF8(row)
 	}
 	if err != nil {
 		s.page.Unreadable = append(s.page.Unreadable, backlog.Unreadable{Key: rec.Key, Err: err})
@@ -373,13 +373,13 @@ func (s *scanner) row(row []any, b int) {
 // dates are the values of the time columns of a row. A date that is missing is zero.
 type dates struct {
 	inserted, eligible, expires time.Time
-	skipped                     *timeCol // its date is missing, so that passes skip the row
+	skipped                     *timeColumn // its date is missing, so that passes skip the row
 }
 
 // datesOf reads the dates of a row. The error is that of the first unreadable date.
 func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 	to := [...]*time.Time{&d.inserted, &d.eligible, &d.expires}
-	for i, tc := range [...]*timeCol{t.inserted, t.eligible, t.expires} {
+	for i, tc := range [...]*timeColumn{t.inserted, t.eligible, t.expires} {
 		if tc == nil {
 			continue
 		}
@@ -387,14 +387,14 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		var wrong error
 		means, missing := tc.missing(raw)
 		if !missing && tc.known() == nil { // the first time in this column
-			wrong = tc.prove([]any{tc.sample(raw)})
+			wrong = tc.proveForm([]any{tc.sampled(raw)})
 		}
 		switch {
 		case missing && means == "skip" && tc != t.inserted: // pages have no rows without a date of insertion then
 			d.skipped = tc
 		case missing || wrong != nil:
 		case tc.role == insertionTime:
-			*to[i], wrong = tc.read(raw, now, t.mayBeFuture())
+			*to[i], wrong = tc.readInsertion(raw, now, t.mayBeFuture())
 		case tc.role == expiryTime:
 			*to[i], wrong = tc.readExpiry(raw)
 		default:
@@ -403,17 +403,17 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		err = cmp.Or(err, wrong)
 	}
 	if err != nil {
-		t.misreads.Store(true)
+		t.hasUnreadable.Store(true)
 	}
 	return d, err
 }
 
 // checkUTF8 returns an error if a text is invalid UTF-8, which handlers cannot get.
-func (t *layout) garbled(row []any) error {
-	for i, v := range row[:len(t.sel.exprs)] {
+func (t *layout) checkUTF8(row []any) error {
+	for i, v := range row[:len(t.selected.exprs)] {
 		if s, ok := v.(string); ok && !utf8.ValidString(s) {
 			const most = 48
-			return fmt.Errorf("column %s: its text %.*q is no UTF-8; mend it, or leave the column out of table.columns", t.sel.columns[i].Name, most, s)
+			return fmt.Errorf("column %s: its text %.*q is no UTF-8; mend it, or leave the column out of table.columns", t.selected.columns[i].Name, most, s)
 		}
 	}
 	return nil
@@ -428,25 +428,25 @@ func (t *layout) isMisread(row []any, now time.Time) bool {
 // ParseKey parses a key as people write it: the bare value, or a JSON array of the values of
 // a composite key. Values get the types of the columns, and BLOBs are base64. The error is one
 // that the user can mend.
-func (t *layout) ParseKey(text string) (backlog.Key, error) { return db.ParseKey(t.keys, text) }
+func (t *layout) ParseKey(text string) (backlog.Key, error) { return db.ParseKey(t.keyColumns, text) }
 
 // Find returns the row with the key, and whether there is one. The error is a [*KeyError] if
 // the database refuses the key, since no key of the table can look like that.
 func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row inspect.Row, ok bool, err error) {
 	filter := t.text.WithoutIndex(cmp.Or(t.where.cond, always))
-	exprs := t.shown(t.sel.exprs)
+	exprs := t.withDisplay(t.selected.exprs)
 	columns := append(aliased(exprs), "CASE WHEN "+filter+" THEN 1 ELSE 0 END")
 	text, args := selectQuery{columns: columns, from: t.name, where: t.withKey(k)}.sql()
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		var within int
 		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Rebind(text), args...), len(exprs), &within)
 		if t.db.Class(err) == db.Refused {
-			return db.NotAKey(t.m.Name, t.keys, k)
+			return db.NotAKey(t.m.Name, t.keyColumns, k)
 		}
 		if err != nil {
 			return err
 		}
-		row = t.shownRow(raw, now)
+		row = t.displayRow(raw, now)
 		ok = true
 		row.Filtered = within == 0
 		return nil
@@ -455,20 +455,22 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 }
 
 // withDisplay adds the expressions for people to those of a page.
-func (t *layout) shown(exprs []string) []string { return slices.Concat(exprs, t.sel.told) }
+func (t *layout) withDisplay(exprs []string) []string {
+	return slices.Concat(exprs, t.selected.displayExprs)
+}
 
 // displayRow returns what people are shown of a row. values are those of
 // [layout.withDisplay].
-func (t *layout) shownRow(values []any, now time.Time) inspect.Row {
-	raw := values[:len(t.sel.exprs)]
-	display := values[len(t.sel.exprs):]
+func (t *layout) displayRow(values []any, now time.Time) inspect.Row {
+	raw := values[:len(t.selected.exprs)]
+	display := values[len(t.selected.exprs):]
 	stateIndex, _ := db.AsCount(display[2])
 	branch := 0
-	row := inspect.Row{State: backlog.RowState(stateIndex - len(t.branches))}
-	if stateIndex < len(t.branches) {
+	row := inspect.Row{State: backlog.RowState(stateIndex - len(t.states))}
+	if stateIndex < len(t.states) {
 		branch = stateIndex
 		row.State = backlog.RowNew
-		if t.branches[branch].lane == backlog.Failed {
+		if t.states[branch].lane == backlog.Failed {
 			row.State = backlog.RowError
 		}
 	}
@@ -479,17 +481,17 @@ func (t *layout) shownRow(values []any, now time.Time) inspect.Row {
 	if row.Unreadable == nil && d.skipped != nil {
 		row.Unreadable = fmt.Errorf("column %s has no date, and such records are to be skipped", d.skipped.name)
 	}
-	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw), t.garbled(raw))
+	row.Unreadable = cmp.Or(row.Unreadable, t.remember(&row.Record, raw), t.checkUTF8(raw))
 	row.NoDate = "skip"
 	if means, missing := t.inserted.missing(raw[t.inserted.at]); missing && means != "" {
 		row.NoDate = means
 	}
-	row.NoStatus = t.sel.status >= 0 && raw[t.sel.status] == nil
+	row.NoStatus = t.selected.statusAt >= 0 && raw[t.selected.statusAt] == nil
 	row.Record = t.recordOf(raw, branch)
-	if t.sel.status < 0 {
+	if t.selected.statusAt < 0 {
 		row.Status = row.State.String()
 	}
-	if n, err := db.AsCount(display[0]); err == nil && t.attempts != nil {
+	if n, err := db.AsCount(display[0]); err == nil && t.attemptsColumn != nil {
 		row.Attempts = &n
 	}
 	if display[1] != nil {
@@ -503,41 +505,41 @@ func lastError(row []any) string { return db.AsText(row[len(row)-2]) }
 
 // stateIndexExpr returns an SQL expression for the state of a row. Its value is as(index): the
 // index of a pending state, or len(t.states) plus the [backlog.RowState] of another one.
-func (t *layout) standingCase(as func(int) string) string {
+func (t *layout) stateIndexExpr(as func(int) string) string {
 	expr := "CASE"
 	add := func(cond string, number int) {
 		if cond != "" {
 			expr += " WHEN " + cond + " THEN " + as(number)
 		}
 	}
-	for i, b := range t.branches {
-		add(cmp.Or(b.shown, b.cond), i)
-		add(b.exhausted, i)
+	for i, b := range t.states {
+		add(cmp.Or(b.shownCond, b.cond), i)
+		add(b.exhaustedCond, i)
 	}
-	add(t.success, len(t.branches)+int(backlog.RowSuccess))
-	add(t.dead.cond, len(t.branches)+int(backlog.RowDead))
-	return expr + " ELSE " + as(len(t.branches)+int(backlog.RowOther)) + " END"
+	add(t.success, len(t.states)+int(backlog.RowSuccess))
+	add(t.dead.cond, len(t.states)+int(backlog.RowDead))
+	return expr + " ELSE " + as(len(t.states)+int(backlog.RowOther)) + " END"
 }
 
 // stateLabel returns the name of the state with that index, as an SQL literal. It stands for
 // the status in a table without a status column.
-func (t *layout) standingLabel(n int) string {
-	if n < len(t.branches) {
-		return t.text.Literal(t.branches[n].label)
+func (t *layout) stateLabel(n int) string {
+	if n < len(t.states) {
+		return t.text.Literal(t.states[n].label)
 	}
-	return t.text.Literal(backlog.RowState(n - len(t.branches)).String())
+	return t.text.Literal(backlog.RowState(n - len(t.states)).String())
 }
 
 // EachPending calls f with every pending row, whatever its age and whether it is due. The
 // rows of each state come in the order of their keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
-	for _, b := range t.branches {
-		for rows, err := range t.groupsByKey(ctx, t.shown(t.sel.exprs), backlog.MaxGroup, t.unsearched(t.pending(b))) {
+	for _, b := range t.states {
+		for rows, err := range t.groupsByKey(ctx, t.withDisplay(t.selected.exprs), backlog.MaxGroup, t.unsearched(t.inState(b))) {
 			if err != nil {
 				return err
 			}
 			for _, raw := range rows {
-				f(t.shownRow(raw, now))
+				f(t.displayRow(raw, now))
 			}
 		}
 	}
@@ -551,5 +553,5 @@ func (t *Table) Rules(ctx context.Context, column string) ([]string, error) {
 		columns: []string{"DISTINCT " + col}, from: t.name, where: allOf(col+" IS NOT NULL", t.where.cond), limit: 1000,
 	}.sql()
 	rows, err := db.QueryValues(ctx, t.db, text, args, 1)
-	return lists.Map(rows, func(row []any) string { return db.AsText(t.d.Value(nil, row[0])) }), err
+	return lists.Map(rows, func(row []any) string { return db.AsText(t.database.Value(nil, row[0])) }), err
 }

@@ -25,7 +25,7 @@ type writer interface {
 	trying(s backlog.Settlement) func(context.Context, *sql.Tx) error
 
 	// targets returns an update for each state and outcome, without a row.
-	targets(now time.Time) []update
+	targets(now time.Time) []batchUpdate
 
 	// texts returns the statements that read rows before they are written.
 	texts() []string
@@ -75,17 +75,17 @@ func (t *Table) Rehearse(ctx context.Context, group []backlog.Settlement) ([]bac
 
 // settling implements [writer].
 func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
-	var writes []update
+	var writes []batchUpdate
 	return groupWrite{
 		rows: len(group),
 		prepare: func(ctx context.Context) (some bool, err error) {
-			writes, err = t.prepareBatches(ctx, t.works(group))
+			writes, err = t.prepareBatches(ctx, t.batches(group))
 			return len(writes) > 0, err
 		},
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
 		text: func(i int) (string, int) {
-			x := t.updateOf(&group[i])
+			x := t.rowUpdate(&group[i])
 			return x.text, len(x.args)
 		},
 	}
@@ -93,11 +93,11 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 
 // prepareBatches prepares the statements that write the batches, and returns them. For a batch
 // that changes nothing it checks that the rows are as they were read.
-func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []update, err error) {
+func (t *Table) prepareBatches(ctx context.Context, works []batch) (writes []batchUpdate, err error) {
 	for _, w := range works {
-		x := t.update(w)
+		x := t.batchUpdate(w)
 		if x.text == "" {
-			if unchanged, err := t.areAsBefore(ctx, w); !unchanged {
+			if unchanged, err := t.allUnchanged(ctx, w); !unchanged {
 				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
@@ -111,13 +111,13 @@ func (t *Table) prepareBatches(ctx context.Context, works []work) (writes []upda
 }
 
 // writeBatches writes each batch with one statement.
-func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) error {
+func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []batchUpdate) error {
 	for _, x := range writes {
 		n, err := t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
 		if err != nil || n != int64(len(x.rows)) {
 			return cmp.Or(err, backlog.ErrConflict)
 		}
-		if n, err := t.still(ctx, tx, x.work); n > 0 || err != nil {
+		if n, err := t.countStillPending(ctx, tx, x.batch); n > 0 || err != nil {
 			return cmp.Or(err, backlog.ErrConflict)
 		}
 	}
@@ -127,7 +127,7 @@ func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []update) e
 // settleRow writes one settlement. The error is [backlog.ErrConflict] if the row is not as it
 // was read, and a *Problem if the database has undone the write.
 func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) (err error) {
-	x := t.updateOf(s)
+	x := t.rowUpdate(s)
 	found := int64(0)
 	if x.text != "" {
 		found, err = t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
@@ -136,17 +136,17 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 		return err
 	}
 	if found == 0 {
-		found, err = t.asBefore(ctx, tx, x.work)
+		found, err = t.countUnchanged(ctx, tx, x.batch)
 		switch {
 		case err != nil:
 			return err
 		case found == 0:
 			return t.conflict(ctx, tx, s)
 		case x.text != "" && !t.db.CountsChangedOnly:
-			return t.unchanged(settings[x.target])
+			return t.writeUndone(statusSettings[x.target])
 		}
 	}
-	return t.kept(ctx, tx, x.work, found)
+	return t.checkWritten(ctx, tx, x.batch, found)
 }
 
 // conflict returns the error for a row that is not as it was read. It is nil if the row is in
@@ -158,12 +158,12 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	}
 	conds := t.withKey(s.Record.Key)
 	conds.add(t.where.cond, nil)
-	for _, x := range t.actions[s.Target].status {
-		cond := x.col + " IS NOT NULL" // a time or a count
-		if x.fixed && x.value == nil {
-			cond = x.col + " IS NULL"
-		} else if x.fixed {
-			cond = x.col + " = " + x.expr
+	for _, x := range t.updates[s.Target].status {
+		cond := x.column + " IS NOT NULL" // a time or a count
+		if x.constant && x.value == nil {
+			cond = x.column + " IS NULL"
+		} else if x.constant {
+			cond = x.column + " = " + x.expr
 		}
 		conds.add(t.text.WithoutIndex(cond), nil)
 	}
@@ -176,7 +176,7 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 
 // writeUndone returns the *Problem of a row that is as it was, although the database has
 // accepted the write. place is the setting that says what is written.
-func (t *layout) unchanged(place string) error {
+func (t *layout) writeUndone(place string) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
 		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
@@ -187,26 +187,26 @@ func (t *layout) unchanged(place string) error {
 
 // checkWritten returns an error if a row that was written is as it was, or if several rows
 // have its key. found is the number of rows that the statement wrote.
-func (t *Table) kept(ctx context.Context, tx *sql.Tx, w work, found int64) error {
+func (t *Table) checkWritten(ctx context.Context, tx *sql.Tx, w batch, found int64) error {
 	if found > 1 {
 		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, w.rows[0].Record.Key)
 	}
-	n, err := t.still(ctx, tx, w)
+	n, err := t.countStillPending(ctx, tx, w)
 	if err == nil && n > 0 {
-		err = t.unchanged(settings[w.target])
+		err = t.writeUndone(statusSettings[w.target])
 	}
 	return err
 }
 
 // countStillPending returns how many rows of the batch are in the state that was read,
 // although the batch was just written and its outcome is final. Only a trigger can do that.
-func (t *Table) still(ctx context.Context, tx *sql.Tx, w work) (int64, error) {
-	if len(t.catalog.Triggers) == 0 || !t.isFinal(w.target) || t.holds(w.state, t.actions[w.target]) {
+func (t *Table) countStillPending(ctx context.Context, tx *sql.Tx, w batch) (int64, error) {
+	if len(t.catalog.Triggers) == 0 || !t.isFinal(w.target) || t.hasStatus(w.state, t.updates[w.target]) {
 		return 0, nil
 	}
 	w.target = backlog.RowSuccess // its guard ignores the number of failures
 	w.exact = false
-	return t.asBefore(ctx, tx, w)
+	return t.countUnchanged(ctx, tx, w)
 }
 
 // isFinal reports whether rows in the target state are not pending.
@@ -215,8 +215,8 @@ func (t *layout) isFinal(target backlog.RowState) bool {
 }
 
 // countUnchanged returns how many rows of the batch are as they were read.
-func (t *Table) asBefore(ctx context.Context, q db.Querier, w work) (n int64, err error) {
-	return t.countWhere(ctx, q, t.asRead(w))
+func (t *Table) countUnchanged(ctx context.Context, q db.Querier, w batch) (n int64, err error) {
+	return t.countWhere(ctx, q, t.unchangedConditions(w))
 }
 
 // countWhere returns how many rows meet the conditions.
@@ -252,8 +252,8 @@ func (t *Table) settleWith(
 	ctx context.Context, r *backlog.Record, at func() time.Time, undo bool, f func(tx *sql.Tx) error,
 ) error {
 	s := &backlog.Settlement{Record: r, Target: backlog.RowSuccess}
-	x := t.updateOf(s)
-	find, key := t.lockText(x.work)
+	x := t.rowUpdate(s)
+	find, key := t.lockText(x.batch)
 	for _, text := range lists.NonEmpty(find, x.text) { // the transaction may have the only connection
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(text)); err != nil {
 			return err
@@ -285,38 +285,38 @@ func (t *Table) settleWith(
 
 // lockText returns the statement that selects the row of the batch if it is as it was read, and
 // locks it until the transaction ends.
-func (t *layout) lockText(w work) (string, []any) {
-	return selectQuery{columns: []string{"1"}, from: t.name, where: t.asRead(w), lock: t.text.LockRow}.sql()
+func (t *layout) lockText(w batch) (string, []any) {
+	return selectQuery{columns: []string{"1"}, from: t.name, where: t.unchangedConditions(w), lock: t.text.LockRow}.sql()
 }
 
 // A batchKey is what settlements have in common that one statement writes.
-type batch struct {
-	state  int // index of the pending state that was read
-	target backlog.RowState
-	leaves bool // the row remembers something of the outcome
-	ends   bool // the record is not tried again
-	count  int  // failures as they were read, if the policy counts them
-	exact  bool // the outcome may have been written already
-	tries  int  // attempts as they were read, if exact; -1: unknown
+type batchKey struct {
+	state     int // index of the pending state that was read
+	target    backlog.RowState
+	remembers bool // the row remembers something of the outcome
+	final     bool // the record is not tried again
+	failures  int  // failures as they were read, if the policy counts them
+	exact     bool // the outcome may have been written already
+	attempts  int  // attempts as they were read, if exact; -1: unknown
 }
 
 // A batch is settlements of a group that one statement writes.
-type work struct {
-	batch
+type batch struct {
+	batchKey
 	rows []*backlog.Settlement
 	at   time.Time
 }
 
 // batches divides the group into batches.
-func (t *layout) works(group []backlog.Settlement) []work {
-	var list []work // so few that a search is faster than a map
+func (t *layout) batches(group []backlog.Settlement) []batch {
+	var list []batch // so few that a search is faster than a map
 	for i := range group {
-		key := t.batchOf(&group[i])
-		at := slices.IndexFunc(list, func(w work) bool { return w.batch == key })
+		key := t.batchKeyOf(&group[i])
+		at := slices.IndexFunc(list, func(w batch) bool { return w.batchKey == key })
 		if at < 0 {
 			at = len(list)
 			rows := make([]*backlog.Settlement, 0, len(group)-i)
-			list = append(list, work{key, rows, group[len(group)-1].At})
+			list = append(list, batch{key, rows, group[len(group)-1].At})
 		}
 		list[at].rows = append(list[at].rows, &group[i])
 	}
@@ -324,92 +324,92 @@ func (t *layout) works(group []backlog.Settlement) []work {
 }
 
 // batchKeyOf returns the batch that the settlement belongs to.
-func (t *layout) batchOf(s *backlog.Settlement) batch {
-	b := batch{state: s.Record.Origin, target: s.Target}
+func (t *layout) batchKeyOf(s *backlog.Settlement) batchKey {
+	b := batchKey{state: s.Record.Origin, target: s.Target}
 	b.exact = s.Record.Exact || s.Record.Unsure
 	if b.exact {
-		b.tries = s.Record.Attempts
+		b.attempts = s.Record.Attempts
 	}
-	if t.counts(b) {
-		b.count = s.Record.Memory.Failed()
+	if t.checksFailures(b) {
+		b.failures = s.Record.Memory.Failed()
 	}
-	b.leaves = s.Memory != nil
-	b.ends = b.leaves && b.target == backlog.RowDead && (t.HasDead() || s.Memory.Next.IsZero())
+	b.remembers = s.Memory != nil
+	b.final = b.remembers && b.target == backlog.RowDead && (t.HasDead() || s.Memory.Next.IsZero())
 	return b
 }
 
 // batchOf returns the batch of a single row.
-func (t *layout) workOf(s *backlog.Settlement) work {
-	return work{t.batchOf(s), []*backlog.Settlement{s}, s.At}
+func (t *layout) batchOf(s *backlog.Settlement) batch {
+	return batch{t.batchKeyOf(s), []*backlog.Settlement{s}, s.At}
 }
 
 // setClauses returns what the settlement of the batch writes. It omits the status if the rows
 // have it already.
-func (t *layout) assignments(b batch) []assign {
-	a := t.actions[b.target]
+func (t *layout) setClauses(b batchKey) []setClause {
+	a := t.updates[b.target]
 	status := a.status
-	if t.holds(b.state, a) {
+	if t.hasStatus(b.state, a) {
 		status = nil
 	}
-	var remembered []assign
+	var remembered []setClause
 	switch {
-	case b.ends:
-		remembered = t.policy.died
-	case b.leaves:
+	case b.final:
+		remembered = t.policy.dead
+	case b.remembers:
 		remembered = t.policy.failed
 	}
-	return onceEach(slices.Concat(status, remembered, a.also))
+	return onceEach(slices.Concat(status, remembered, a.others))
 }
 
 // hasStatus reports whether rows in the pending state have the status of the update already.
-func (t *layout) holds(state int, a action) bool {
-	changes := func(x assign) bool {
-		old, ok := t.branches[state].equal[x.col]
-		return !x.fixed || !ok || old != x.value
+func (t *layout) hasStatus(state int, a stateUpdate) bool {
+	changes := func(x setClause) bool {
+		old, ok := t.states[state].equal[x.column]
+		return !x.constant || !ok || old != x.value
 	}
 	return !slices.ContainsFunc(a.status, changes)
 }
 
 // batchSizes are the numbers of rows for which statements are prepared. A batch is padded to
 // the next size, so that batches of any size need only a few statements.
-var sizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
+var batchSizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
 
 // padded returns the rows of the batch, with the last one repeated up to the next of
 // batchSizes.
-func (w work) padded() []*backlog.Settlement {
-	i, _ := slices.BinarySearch(sizes[:], len(w.rows))
+func (w batch) padded() []*backlog.Settlement {
+	i, _ := slices.BinarySearch(batchSizes[:], len(w.rows))
 	last := w.rows[len(w.rows)-1:]
-	return append(slices.Clip(w.rows), slices.Repeat(last, sizes[i]-len(w.rows))...)
+	return append(slices.Clip(w.rows), slices.Repeat(last, batchSizes[i]-len(w.rows))...)
 }
 
 // A batchUpdate is the UPDATE that writes a batch.
-type update struct {
-	work
+type batchUpdate struct {
+	batch
 	text string // "": nothing changes
 	args []any  // of SET, then of WHERE
-	set  []assign
+	set  []setClause
 }
 
 // batchUpdate returns the statement that writes the batch.
-func (t *layout) update(w work) update {
-	set, args := t.bound(t.assignments(w.batch), w)
+func (t *layout) batchUpdate(w batch) batchUpdate {
+	set, args := t.bound(t.setClauses(w.batchKey), w)
 	if len(set) == 0 {
-		return update{work: w}
+		return batchUpdate{batch: w}
 	}
-	where := t.asRead(w)
-	return update{w, t.updateSQL(set, where.all()), append(args, where.args...), set}
+	where := t.unchangedConditions(w)
+	return batchUpdate{w, t.updateSQL(set, where.all()), append(args, where.args...), set}
 }
 
 // rowUpdate returns the statement that writes a single settlement.
-func (t *layout) updateOf(s *backlog.Settlement) update { return t.update(t.workOf(s)) }
+func (t *layout) rowUpdate(s *backlog.Settlement) batchUpdate { return t.batchUpdate(t.batchOf(s)) }
 
 // bound returns the set clauses for the rows of the batch, and their arguments.
-func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
+func (t *layout) bound(list []setClause, w batch) (set []setClause, args []any) {
 	for _, a := range list {
 		switch {
-		case a.time != nil:
-			args = append(args, t.writeForm(a.time).Write(w.at))
-		case a.of != nil:
+		case a.now != nil:
+			args = append(args, t.writeForm(a.now).Write(w.at))
+		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, w.padded(), args)
 		}
 		set = append(set, a)
@@ -419,8 +419,8 @@ func (t *layout) bound(list []assign, w work) (set []assign, args []any) {
 
 // perRow returns an expression for the value of each row, and adds its arguments to args. It is
 // a placeholder if all rows get the same value, otherwise a CASE over the keys.
-func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (string, []any) {
-	values := lists.Map(rows, a.of)
+func (t *layout) perRow(a setClause, rows []*backlog.Settlement, args []any) (string, []any) {
+	values := lists.Map(rows, a.valueOf)
 	differs := func(v any) bool { return v != values[0] }
 	if !slices.ContainsFunc(values, differs) {
 		return "?", append(args, values[0])
@@ -428,32 +428,32 @@ func (t *layout) perRow(a assign, rows []*backlog.Settlement, args []any) (strin
 	for i, s := range rows {
 		args = append(db.AppendKeys(args, s.Record.Key), values[i])
 	}
-	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(t.quotedColumn(a.col))
+	when := " WHEN " + strings.Join(t.key, " = ? AND ") + " = ? THEN " + t.text.Cast(t.quotedColumn(a.column))
 	return "CASE" + strings.Repeat(when, len(rows)) + " END", args
 }
 
 // setSQL returns the text of a SET clause.
-func setText(set []assign) string {
-	return strings.Join(lists.Map(set, func(a assign) string { return a.col + " = " + a.expr }), ", ")
+func setSQL(set []setClause) string {
+	return strings.Join(lists.Map(set, func(a setClause) string { return a.column + " = " + a.expr }), ", ")
 }
 
 // asRead returns the conditions of the rows that are as they were read.
-func (t *layout) asRead(w work) conditions {
+func (t *layout) unchangedConditions(w batch) conditions {
 	rows := w.padded()
-	b := t.branches[w.state]
+	b := t.states[w.state]
 	args := make([]any, 0, len(rows)*len(t.key)+1)
 	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
 		args = db.AppendKeys(args, s.Record.Key)
 	}
 	conds := conditions{args: args}
 	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
-	conds.add(t.text.WithoutIndex(cmp.Or(b.guard, b.cond)), nil)
-	if t.counts(w.batch) {
-		cond, n := t.policy.column.CountIs(t.policy.count, w.count)
+	conds.add(t.text.WithoutIndex(cmp.Or(b.guardCond, b.cond)), nil)
+	if t.checksFailures(w.batchKey) {
+		cond, n := t.policy.countColumn.CountIs(t.policy.count, w.failures)
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
-	if t.attempts != nil && w.exact && w.tries >= 0 {
-		cond, n := t.attempts.CountIs(t.text.Quote(t.attempts.Name), w.tries)
+	if t.attemptsColumn != nil && w.exact && w.attempts >= 0 {
+		cond, n := t.attemptsColumn.CountIs(t.text.Quote(t.attemptsColumn.Name), w.attempts)
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
@@ -462,7 +462,7 @@ func (t *layout) asRead(w work) conditions {
 
 // checksFailures reports whether the number of failures must be as it was read. The state of a
 // row does not show that it has failed once more.
-func (t *layout) counts(b batch) bool {
+func (t *layout) checksFailures(b batchKey) bool {
 	return t.policy.counts() && (b.target != backlog.RowSuccess || b.exact)
 }
 
@@ -476,12 +476,12 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 	}
 	unchanged := make([]bool, len(records))
 	err := t.db.Do(ctx, func(ctx context.Context) error {
-		for _, w := range t.works(group) {
-			all, err := t.areAsBefore(ctx, w)
+		for _, w := range t.batches(group) {
+			all, err := t.allUnchanged(ctx, w)
 			for _, s := range w.rows {
 				same := all
 				if err == nil && !all && len(w.rows) > 1 {
-					same, err = t.areAsBefore(ctx, t.workOf(s))
+					same, err = t.allUnchanged(ctx, t.batchOf(s))
 				}
 				unchanged[index[s.Record]] = same
 			}
@@ -495,7 +495,7 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 }
 
 // allUnchanged reports whether all rows of the batch are as they were read.
-func (t *Table) areAsBefore(ctx context.Context, w work) (bool, error) {
-	n, err := t.asBefore(ctx, t.db.Read, w)
+func (t *Table) allUnchanged(ctx context.Context, w batch) (bool, error) {
+	n, err := t.countUnchanged(ctx, t.db.Read, w)
 	return n == int64(len(w.rows)), err
 }

@@ -43,44 +43,44 @@ type Table struct {
 // A layout is the mapping, resolved to columns of the catalogue. Its methods write statements
 // and interpret rows. They send nothing to the database.
 type layout struct {
-	d       *DB // converts values of rows
-	text    *db.Text
-	m       mapping.Mapping
-	catalog *catalog
-	name    string // quoted, with its schema
+	database *DB // converts values of rows
+	text     *db.Text
+	m        mapping.Mapping
+	catalog  *catalog
+	name     string // quoted, with its schema
 
-	key    []string // quoted
-	keys   []*column
-	status string // quoted; "": no state is a value of a status column
-	where  filter // of the mapping, part of every statement
+	key        []string // quoted
+	keyColumns []*column
+	status     string // quoted; "": no state is a value of a status column
+	where      filter // of the mapping, part of every statement
 
 	whereUnsearched string // the condition of where, in a form that no index is searched by; "": no condition
 
-	inserted *timeCol
-	eligible *timeCol    // nil: records are eligible at once
-	expires  *timeCol    // nil: records do not expire
-	pattern  *timeCol    // columns without a known form are written in the form of this one; nil: inserted
-	times    []*timeCol  // all of them
-	misreads atomic.Bool // a date was unreadable since the forms were last detected
+	inserted      *timeColumn
+	eligible      *timeColumn   // nil: records are eligible at once
+	expires       *timeColumn   // nil: records do not expire
+	formSource    *timeColumn   // columns without a known form are written in the form of this one; nil: inserted
+	times         []*timeColumn // all of them
+	hasUnreadable atomic.Bool   // a date was unreadable since the forms were last detected
 
-	columns []*column // whose values handlers get
-	sel     columns
+	columns  []*column // whose values handlers get
+	selected pageColumns
 
-	policy     policyColumns
-	refresh    *attemptColumns                          // nil: the policy has no deadlines
-	memory     []string                                 // quoted; what a row remembers, apart from some times
-	read       func(row []any) (*backlog.Memory, error) // nil: rows remember nothing
-	guard      rowGuard
-	words      inspect.Words // for the states of rows
-	lanes      [2]laneOrder
-	branches   []branch
-	success    string // condition, for counting; "": successes cannot be recognized
-	dead       filter // its condition is "" if dead records cannot be recognized
-	actions    [backlog.RowOther]action
-	errCol     *column  // takes the text of the last error; nil: no column does
-	attempts   *column  // counts attempts, whatever their outcome; nil: no column does
-	expireSet  []assign // kills a record; nil: there is no dead status
-	requeueSet []assign // makes a record new; nil: the mapping does not say how
+	policy         policyColumns
+	refresh        *attemptColumns                          // nil: the policy has no deadlines
+	memoryColumns  []string                                 // quoted; what a row remembers, apart from some times
+	readMemory     func(row []any) (*backlog.Memory, error) // nil: rows remember nothing
+	guard          rowGuard
+	words          inspect.Words // for the states of rows
+	lanes          [2]laneOrder
+	states         []pendingState
+	success        string // condition, for counting; "": successes cannot be recognized
+	dead           filter // its condition is "" if dead records cannot be recognized
+	updates        [backlog.RowOther]stateUpdate
+	errorColumn    *column     // takes the text of the last error; nil: no column does
+	attemptsColumn *column     // counts attempts, whatever their outcome; nil: no column does
+	expireSet      []setClause // kills a record; nil: there is no dead status
+	requeueSet     []setClause // makes a record new; nil: the mapping does not say how
 }
 
 var (
@@ -115,12 +115,12 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
 	}
 	r := new(resolver)
-	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixed, r.counted, r.states, r.requeue, r.actions, r.deaths}
+	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixedFilter, r.countedPolicy, r.states, r.requeueClauses, r.updates, r.deathClauses}
 	if m.Policy != nil && m.Policy.Refresh != nil {
-		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixed, r.attemptLanes, r.requeue, r.actions}
+		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixedFilter, r.attemptLanes, r.requeueClauses, r.updates}
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
-	t := &Table{layout: &layout{d: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
+	t := &Table{layout: &layout{database: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
 	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r.t = t
@@ -137,14 +137,14 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	if t.guard != statusGuard {
 		t.writer = attemptWriter{t}
 	}
-	t.sel = t.newColumns()
-	t.declared()
+	t.selected = t.newPageColumns()
+	t.noteCatalog()
 	return t, nil
 }
 
 // declared notes what the catalogue says about writes to the table: triggers, an engine
 // without transactions, columns that an index shortens, columns that the database updates.
-func (t *Table) declared() {
+func (t *Table) noteCatalog() {
 	if len(t.catalog.Triggers) > 0 {
 		t.Notef("triggers run when a row is updated: %s", strings.Join(t.catalog.Triggers, ", "))
 	}
@@ -158,10 +158,10 @@ func (t *Table) declared() {
 		if c.PrefixIndexed && isSearched {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
-		kept := slices.ContainsFunc(t.actions[backlog.RowSuccess].also, func(a assign) bool { return a.col == q })
+		kept := slices.ContainsFunc(t.updates[backlog.RowSuccess].others, func(a setClause) bool { return a.column == q })
 		if c.AutoUpdated && !kept {
 			hint := ""
-			if slices.ContainsFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name && !tc.written }) {
+			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.written }) {
 				hint = "; `keep: true` in its long form keeps it"
 			}
 			t.Notef("column %s is set by the database whenever a row is written%s", c.Name, hint)
@@ -179,7 +179,7 @@ func (r *resolver) handlerColumns() {
 }
 
 // fixed resolves table.where, which is part of every statement, and the status column.
-func (r *resolver) fixed() {
+func (r *resolver) fixedFilter() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
 	if r.t.where.cond != "" {
 		r.t.whereUnsearched = r.t.text.WithoutIndex(r.t.where.cond)
@@ -193,7 +193,7 @@ func (r *resolver) fixed() {
 // OneLane reports whether all pending records are in the fresh lane, since nothing in a row
 // distinguishes a failed record from a new one.
 func (t *layout) OneLane() bool {
-	return !slices.ContainsFunc(t.branches, func(b branch) bool { return b.lane == backlog.Failed })
+	return !slices.ContainsFunc(t.states, func(b pendingState) bool { return b.lane == backlog.Failed })
 }
 
 // HasDead reports whether the table has a dead status.
@@ -240,10 +240,10 @@ func (t *Table) Probe(ctx context.Context) error {
 // columnsQuery returns a query that names every column passes read, and matches no row.
 func (t *layout) columnsQuery() selectQuery {
 	states := allOf(t.dead.cond)
-	for _, b := range t.branches {
+	for _, b := range t.states {
 		states.add(b.cond, nil)
 	}
-	return t.recordsQuery(allOf(never, states.any()), t.sel.exprs)
+	return t.recordsQuery(allOf(never, states.any()), t.selected.exprs)
 }
 
 // Open returns a store over a table of the database. A [*Problem] says why the mapping does
@@ -305,34 +305,34 @@ type filter struct {
 // follow an index, while a single query over several conditions would have to sort.
 //
 // The SQL conditions that are "" are the same as cond, except for exhaustedCond.
-type branch struct {
+type pendingState struct {
 	filter
 	lane  backlog.Lane
 	label string // the status as text, for a table without a status column
 
-	base      string // cond without the conditions of the policy
-	page      string // what pages ask for in addition to a waitClass
-	index     string // what a partial index for pages asks for
-	guard     string // what a row must meet when it is settled: cond or exhaustedCond
-	exhausted string // rows that are out of retries; "": there are none
-	shown     string // rows that people are shown in this state
-	what      string // what check calls the pages of this state
+	statusCond    string // cond without the conditions of the policy
+	pageCond      string // what pages ask for in addition to a waitClass
+	indexCond     string // what a partial index for pages asks for
+	guardCond     string // what a row must meet when it is settled: cond or exhaustedCond
+	exhaustedCond string // rows that are out of retries; "": there are none
+	shownCond     string // rows that people are shown in this state
+	title         string // what check calls the pages of this state
 }
 
 // A setClause assigns a new value to a column in an UPDATE.
-type assign struct {
-	col   string                        // quoted
-	expr  string                        // SQL, with ? for a bound value
-	time  *timeCol                      // the bound value is the present time, in the form of this column
-	of    func(*backlog.Settlement) any // returns the bound value; nil: there is none but that of now
-	fixed bool                          // every row gets value
-	value any
+type setClause struct {
+	column   string                        // quoted
+	expr     string                        // SQL, with ? for a bound value
+	now      *timeColumn                   // the bound value is the present time, in the form of this column
+	valueOf  func(*backlog.Settlement) any // returns the bound value; nil: there is none but that of now
+	constant bool                          // every row gets value
+	value    any
 }
 
 // A stateUpdate is what a settlement writes for one target state.
-type action struct {
-	status []assign // the columns that define the state
-	also   []assign // touch, attempts, kept columns, the text of the error
+type stateUpdate struct {
+	status []setClause // the columns that define the state
+	others []setClause // touch, attempts, kept columns, the text of the error
 }
 
 // A resolver resolves the mapping to columns of the catalogue. It looks up every column that
@@ -440,19 +440,19 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 }
 
 // pendingStates resolves a state of the mapping: one pendingState for each status value.
-func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) (list []branch) {
-	defer r.unheld(setting, s)()
+func (r *resolver) pendingStates(setting string, s mapping.State, lane backlog.Lane) (list []pendingState) {
+	defer r.explainDefaults(setting, s)()
 	if len(s.When) > 0 {
 		label := "new"
 		if lane == backlog.Failed {
 			label = "error"
 		}
-		return []branch{{lane: lane, label: label, filter: r.filter(setting, s.When)}}
+		return []pendingState{{lane: lane, label: label, filter: r.filter(setting, s.When)}}
 	}
 	for _, v := range s.Values {
 		is := []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}}
-		b := branch{lane: lane, label: v.Text, filter: r.filter(setting, is)}
-		if !slices.ContainsFunc(list, b.same) { // to a column of numbers 1 and '1' are one value
+		b := pendingState{lane: lane, label: v.Text, filter: r.filter(setting, is)}
+		if !slices.ContainsFunc(list, b.isSame) { // to a column of numbers 1 and '1' are one value
 			list = append(list, b)
 		}
 	}
@@ -460,11 +460,11 @@ func (r *resolver) branches(setting string, s mapping.State, lane backlog.Lane) 
 }
 
 // isSame reports whether both have the same rows.
-func (b *branch) same(o branch) bool { return o.cond == b.cond }
+func (b *pendingState) isSame(o pendingState) bool { return o.cond == b.cond }
 
 // explainDefaults returns a function to defer. If a problem was recorded in between, the
 // function adds that the status is a default, since the user will not find it in the file.
-func (r *resolver) unheld(setting string, s mapping.State) func() {
+func (r *resolver) explainDefaults(setting string, s mapping.State) func() {
 	had := r.err
 	return func() {
 		if had == nil && r.err != nil && !s.Explicit {
@@ -474,26 +474,26 @@ func (r *resolver) unheld(setting string, s mapping.State) func() {
 }
 
 // setClauses returns what puts a row into the state.
-func (r *resolver) assigns(setting string, s mapping.State) []assign {
-	defer r.unheld(setting, s)()
+func (r *resolver) setClauses(setting string, s mapping.State) []setClause {
+	defer r.explainDefaults(setting, s)()
 	set := s.Set
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
 	}
-	return lists.Map(set, func(a mapping.Assignment) assign { return r.assign(setting, a) })
+	return lists.Map(set, func(a mapping.Assignment) setClause { return r.setClause(setting, a) })
 }
 
 // setClause resolves an assignment of the mapping.
-func (r *resolver) assign(setting string, a mapping.Assignment) assign {
+func (r *resolver) setClause(setting string, a mapping.Assignment) setClause {
 	col := r.writable(setting, a.Column)
-	out := assign{col: r.t.text.Quote(col.Name)}
+	out := setClause{column: r.t.text.Quote(col.Name)}
 	switch {
 	case a.Value.IsNow():
 		out.expr = "?"
-		out.time = r.t.timeOf(col)
+		out.now = r.t.timeOf(col)
 		return out
 	case a.Value.IsIncrement():
-		out.expr = col.IncrementExpr(out.col)
+		out.expr = col.IncrementExpr(out.column)
 		return out
 	}
 	out.value = r.typed(setting, col, a.Value)
@@ -504,7 +504,7 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
 	}
 	out.expr = r.t.text.Literal(out.value)
-	out.fixed = true
+	out.constant = true
 	return out
 }
 
@@ -512,20 +512,20 @@ func (r *resolver) assign(setting string, a mapping.Assignment) assign {
 func (r *resolver) states() {
 	t := r.t
 	m := t.m
-	fresh := r.branches("statuses.new", m.New, backlog.Fresh)
-	failed := r.branches("statuses.error", m.Error, backlog.Failed)
-	t.success = r.end("statuses.success", m.Success).cond
-	t.dead = r.end("statuses.dead", m.Dead)
-	dead := r.branches("statuses.dead", m.Dead, backlog.Failed) // only to compare with
-	t.branches = fresh
+	fresh := r.pendingStates("statuses.new", m.New, backlog.Fresh)
+	failed := r.pendingStates("statuses.error", m.Error, backlog.Failed)
+	t.success = r.endCondition("statuses.success", m.Success).cond
+	t.dead = r.endCondition("statuses.dead", m.Dead)
+	dead := r.pendingStates("statuses.dead", m.Dead, backlog.Failed) // only to compare with
+	t.states = fresh
 	for _, b := range failed {
 		switch {
-		case slices.ContainsFunc(fresh, b.same):
+		case slices.ContainsFunc(fresh, b.isSame):
 			r.noteUncounted("statuses.error is one of statuses.new")
-		case slices.ContainsFunc(dead, b.same):
+		case slices.ContainsFunc(dead, b.isSame):
 			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
-			t.branches = append(t.branches, b)
+			t.states = append(t.states, b)
 		}
 	}
 	if m.Error.Keep || len(failed) == 0 {
@@ -544,8 +544,8 @@ func (r *resolver) noteUncounted(why string) {
 
 // endCondition returns the condition of a state that is not pending. It is empty if rows in
 // that state cannot be recognized.
-func (r *resolver) end(setting string, s mapping.State) filter {
-	defer r.unheld(setting, s)()
+func (r *resolver) endCondition(setting string, s mapping.State) filter {
+	defer r.explainDefaults(setting, s)()
 	list := s.When
 	if len(s.Values) > 0 {
 		list = []mapping.Condition{{Column: r.t.m.Status, Values: s.Values}}
@@ -580,61 +580,61 @@ func (r *resolver) isMoment(a mapping.Assignment) bool {
 }
 
 // updates resolves what settlements write.
-func (r *resolver) actions() {
+func (r *resolver) updates() {
 	m := r.t.m
-	also := r.touched(true)
-	var failed []assign
+	also := r.otherClauses(true)
+	var failed []setClause
 	if m.LastError != "" {
 		c := r.writable("table.last_error", m.LastError)
-		r.t.errCol = c
-		failed = []assign{{col: r.t.text.Quote(c.Name), of: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
+		r.t.errorColumn = c
+		failed = []setClause{{column: r.t.text.Quote(c.Name), valueOf: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
 	}
 	dead := m.Dead
 	if dead.IsZero() {
 		dead = m.Error // no status distinguishes the two
 	}
-	r.t.actions[backlog.RowSuccess] = action{r.assigns("statuses.success", m.Success), slices.Concat(also, r.t.policy.success)}
-	r.t.actions[backlog.RowError] = action{r.assigns("statuses.error", m.Error), slices.Concat(also, failed)}
-	r.t.actions[backlog.RowDead] = action{r.assigns("statuses.dead", dead), slices.Concat(also, failed)}
+	r.t.updates[backlog.RowSuccess] = stateUpdate{r.setClauses("statuses.success", m.Success), slices.Concat(also, r.t.policy.success)}
+	r.t.updates[backlog.RowError] = stateUpdate{r.setClauses("statuses.error", m.Error), slices.Concat(also, failed)}
+	r.t.updates[backlog.RowDead] = stateUpdate{r.setClauses("statuses.dead", dead), slices.Concat(also, failed)}
 }
 
 // deathClauses resolves what is written to a record that is too old, and makes sure that a
 // success is written at all.
-func (r *resolver) deaths() {
+func (r *resolver) deathClauses() {
 	t := r.t
-	if len(t.actions[backlog.RowSuccess].status) == 0 {
+	if len(t.updates[backlog.RowSuccess].status) == 0 {
 		r.refuse("say what a success sets, such as success: {set: {done_at: now}}", "statuses.success writes nothing: a record that succeeded would be tried again")
 	}
 	if !t.m.Dead.IsZero() {
-		set := slices.Concat(t.actions[backlog.RowDead].status, t.policy.expired, r.touched(false))
+		set := slices.Concat(t.updates[backlog.RowDead].status, t.policy.expired, r.otherClauses(false))
 		t.expireSet = onceEach(set)
 	}
 }
 
 // onceEach keeps the first clause of each column.
-func onceEach(list []assign) []assign {
+func onceEach(list []setClause) []setClause {
 	seen := make(map[string]bool)
-	return slices.DeleteFunc(list, func(a assign) bool {
-		twice := seen[a.col]
-		seen[a.col] = true
+	return slices.DeleteFunc(list, func(a setClause) bool {
+		twice := seen[a.column]
+		seen[a.column] = true
 		return twice
 	})
 }
 
 // otherClauses returns what is written in addition to the state: table.touch, one more
 // attempt if there was one, and the columns whose value the database must not renew.
-func (r *resolver) touched(attempt bool) (also []assign) {
+func (r *resolver) otherClauses(attempt bool) (also []setClause) {
 	for _, a := range r.t.m.Touch {
-		also = append(also, r.assign("table.touch", a))
+		also = append(also, r.setClause("table.touch", a))
 	}
 	if attempt && r.t.m.Attempts != "" {
-		r.t.attempts = r.column("table.attempts", r.t.m.Attempts)
-		also = append(also, r.assign("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
+		r.t.attemptsColumn = r.column("table.attempts", r.t.m.Attempts)
+		also = append(also, r.setClause("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {
 		if tc.spec.Keep {
 			r.writable(tc.setting, tc.name)
-			also = append(also, assign{col: tc.quoted, expr: tc.quoted})
+			also = append(also, setClause{column: tc.quoted, expr: tc.quoted})
 		}
 	}
 	return also

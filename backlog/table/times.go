@@ -19,7 +19,7 @@ import (
 
 // A timeCol is a column that holds times, and the form in which it holds them
 // once that is known.
-type timeCol struct {
+type timeColumn struct {
 	column       *column
 	name, quoted string
 	setting      string // whose long form says more about it; "" where none does
@@ -28,8 +28,8 @@ type timeCol struct {
 	spec         mapping.Time // what the setting says; zero where there is none
 	written      bool         // only written, never read
 	role         timeRole
-	policys      bool // the policy keeps a time in it
-	given        bool // its type or the setting says the form: rows cannot change it
+	policyTime   bool // the policy keeps a time in it
+	formGiven    bool // its type or the setting says the form: rows cannot change it
 	at           int  // where it stands among the columns of a page, if it is read
 	form         atomic.Pointer[timeform.Form]
 }
@@ -45,7 +45,7 @@ const (
 
 // sample returns a value as something to tell a form by: a decimal is kept as
 // text so that no digit is lost, but it is no text.
-func (c *timeCol) sample(v any) any {
+func (c *timeColumn) sampled(v any) any {
 	if s, ok := v.(string); ok && c.column.Class == db.Real {
 		if f, ok := db.ParseDecimal(s); ok {
 			return f
@@ -56,23 +56,23 @@ func (c *timeCol) sample(v any) any {
 
 // missing reports whether the value is no date, and what that means: skip, oldest
 // or newest.
-func (c *timeCol) missing(raw any) (means string, missing bool) {
+func (c *timeColumn) missing(raw any) (means string, missing bool) {
 	if raw == nil {
 		return c.spec.Null, true
 	}
 	return c.spec.Zero, timeform.IsZero(raw)
 }
 
-func (c *timeCol) set(f timeform.Form, fine bool) {
+func (c *timeColumn) setForm(f timeform.Form, fine bool) {
 	f = f.Limited(c.column.Max, fine)
 	c.form.Store(&f)
 }
 
 // known returns the form, or nil while no row has shown it.
-func (c *timeCol) known() *timeform.Form { return c.form.Load() }
+func (c *timeColumn) known() *timeform.Form { return c.form.Load() }
 
 // parse returns the time that raw stands for in the known form.
-func (c *timeCol) parse(raw any) (time.Time, error) {
+func (c *timeColumn) parse(raw any) (time.Time, error) {
 	at, err := c.known().Parse(raw)
 	if err != nil {
 		err = fmt.Errorf("column %s: %w", c.name, err)
@@ -82,7 +82,7 @@ func (c *timeCol) parse(raw any) (time.Time, error) {
 
 // in returns the time that the row has in the column, if there is one; zero: none, or in a
 // form that is not known yet, since the row is the first of its kind.
-func (c *timeCol) in(row []any) (time.Time, error) {
+func (c *timeColumn) timeIn(row []any) (time.Time, error) {
 	if c == nil || c.known() == nil {
 		return time.Time{}, nil
 	}
@@ -94,11 +94,11 @@ func (c *timeCol) in(row []any) (time.Time, error) {
 
 // futureMost is how far ahead a date of insertion may be: clocks differ, and a
 // mistaken zone is further off.
-const futureMost = time.Hour
+const maxAhead = time.Hour
 
 // read returns the time of insertion that raw stands for, or why it cannot be
 // one.
-func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
+func (c *timeColumn) readInsertion(raw any, now time.Time, future bool) (time.Time, error) {
 	at, err := c.parse(raw)
 	if err != nil {
 		return time.Time{}, err
@@ -106,7 +106,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 	if at.Before(timeform.First) || !at.Before(timeform.End) {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.UTC().Year())
 	}
-	if ahead := at.Sub(now); ahead > futureMost && !future {
+	if ahead := at.Sub(now); ahead > maxAhead && !future {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), timeform.Roughly(ahead), c.zone)
 	}
 	return at, nil
@@ -114,7 +114,7 @@ func (c *timeCol) read(raw any, now time.Time, future bool) (time.Time, error) {
 
 // readExpiry returns the time of expiry that raw stands for. One before 1990 is not believed, as [Table.Expire]
 // does not, unless the database has a word for it.
-func (c *timeCol) readExpiry(raw any) (time.Time, error) {
+func (c *timeColumn) readExpiry(raw any) (time.Time, error) {
 	at, err := c.parse(raw)
 	if err == nil && at.Before(timeform.First) && raw != timeform.Past {
 		err = fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.Year())
@@ -123,7 +123,7 @@ func (c *timeCol) readExpiry(raw any) (time.Time, error) {
 }
 
 // fromCut returns the condition for values from the cut on, and its arguments.
-func (t *layout) fromCut(c *timeCol, x timeform.Cut) (string, []any) {
+func (t *layout) fromCut(c *timeColumn, x timeform.Cut) (string, []any) {
 	if x.Gap == nil {
 		return c.quoted + " >= ?", []any{x.Low}
 	}
@@ -132,7 +132,7 @@ func (t *layout) fromCut(c *timeCol, x timeform.Cut) (string, []any) {
 }
 
 // belowCut returns the condition for the other values.
-func (t *layout) belowCut(c *timeCol, x timeform.Cut) (string, []any) {
+func (t *layout) beforeCut(c *timeColumn, x timeform.Cut) (string, []any) {
 	if x.Gap == nil {
 		return c.quoted + " < ?", []any{x.Low}
 	}
@@ -142,7 +142,7 @@ func (t *layout) belowCut(c *timeCol, x timeform.Cut) (string, []any) {
 
 // within returns the condition for values of the ranges that are no zero dates, and its
 // arguments.
-func (t *layout) within(c *timeCol, ranges ...timeform.Range) (string, []any) {
+func (t *layout) inRanges(c *timeColumn, ranges ...timeform.Range) (string, []any) {
 	var or conditions
 	for _, r := range ranges {
 		var and conditions
@@ -157,11 +157,11 @@ func (t *layout) within(c *timeCol, ranges ...timeform.Range) (string, []any) {
 	if len(or.list) == 0 {
 		return never, nil
 	}
-	return t.noZeroDate(c, or)
+	return t.withoutZeroDates(c, or)
 }
 
 // noZeroDate is the condition that one of several is met, and not by a zero date; "" if there are none.
-func (t *layout) noZeroDate(c *timeCol, or conditions) (string, []any) {
+func (t *layout) withoutZeroDates(c *timeColumn, or conditions) (string, []any) {
 	cond, zero := or.any(), t.text.ZeroDate(c.column)
 	if cond != "" && zero != "" {
 		cond = "(" + cond + " AND NOT " + t.text.WithoutIndex(zero) + ")"
@@ -171,17 +171,17 @@ func (t *layout) noZeroDate(c *timeCol, or conditions) (string, []any) {
 
 // misread returns the condition for values that are none in the column's form, as far as
 // patterns and comparisons tell: "" where all are.
-func (t *layout) misread(c *timeCol) (cond string, args []any) {
+func (t *layout) unreadableTimes(c *timeColumn) (cond string, args []any) {
 	form := c.known()
 	switch {
 	case form == nil:
 		return "", nil
 	case form.Numeric():
-		return t.within(c, append(form.RangesBefore(timeform.First), form.RangesAfter(timeform.First)...)...)
+		return t.inRanges(c, append(form.RangesBefore(timeform.First), form.RangesAfter(timeform.First)...)...)
 	}
 	var or conditions
 	if c == t.expires { // which has to be believed
-		early, bounds := t.within(c, form.RangesBefore(timeform.First)[0])
+		early, bounds := t.inRanges(c, form.RangesBefore(timeform.First)[0])
 		if form.HasPast() {
 			early = "(" + early + " AND " + c.quoted + " <> " + t.text.Literal(timeform.Past) + ")"
 		}
@@ -197,21 +197,21 @@ func (t *layout) misread(c *timeCol) (cond string, args []any) {
 		}
 		or.add(and.all(), nil)
 	}
-	return t.noZeroDate(c, or)
+	return t.withoutZeroDates(c, or)
 }
 
 // past returns the condition for values before the time that can be believed: a zero date,
 // or what is no date at all, is not old.
-func (t *layout) past(c *timeCol, bound time.Time) (string, []any) {
+func (t *layout) pastTimes(c *timeColumn, bound time.Time) (string, []any) {
 	form := t.writeForm(c)
 	var conds conditions
-	conds.add(t.belowCut(c, form.Split(bound)))
+	conds.add(t.beforeCut(c, form.Split(bound)))
 	believed, first := t.fromCut(c, form.Split(timeform.First))
 	if c == t.expires && form.HasPast() {
 		believed = "(" + believed + " OR " + c.quoted + " = " + t.text.Literal(timeform.Past) + ")"
 	}
 	conds.add(believed, first)
-	if other, none := t.misread(c); other != "" {
+	if other, none := t.unreadableTimes(c); other != "" {
 		conds.add("NOT "+other, none)
 	}
 	return conds.all(), conds.args
@@ -219,14 +219,14 @@ func (t *layout) past(c *timeCol, bound time.Time) (string, []any) {
 
 // writeForm returns the form in which a time is written to the column: its
 // own, as its rows show it, else the form of the column of insertion if it suits.
-func (t *layout) writeForm(c *timeCol) timeform.Form {
+func (t *layout) writeForm(c *timeColumn) timeform.Form {
 	if f := c.known(); f != nil {
 		return *f
 	}
 	// What a policy keeps must be as fine as its waits, and be read again: what a column
 	// of text makes of a number is in no form.
-	f := cmp.Or(t.pattern, t.inserted).known()
-	if f != nil && !(c.policys && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
+	f := cmp.Or(t.formSource, t.inserted).known()
+	if f != nil && !(c.policyTime && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
 		return *f
 	}
 	if f == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
@@ -237,7 +237,7 @@ func (t *layout) writeForm(c *timeCol) timeform.Form {
 
 // long returns the long form of the setting about the column, with what else is
 // to stand there.
-func (c *timeCol) long(rest string) string {
+func (c *timeColumn) longForm(rest string) string {
 	if c.setting == "" {
 		return "`" + rest + "`"
 	}
@@ -260,7 +260,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	}
 	var all db.Problems
 	for i, tc := range t.times {
-		err := tc.prove(raws[i])
+		err := tc.proveForm(raws[i])
 		most, some := timeform.MostCommon(raws[i], tc.zone)
 		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
@@ -268,7 +268,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 			t.Notef("%s: such rows are left alone", errors.Unwrap(err))
 		} else if err != nil {
 			if all.List = append(all.List, err); tc.known() == nil && some && t.db.Write == nil {
-				tc.set(most, false) // the others cannot be read
+				tc.setForm(most, false) // the others cannot be read
 			}
 			continue
 		}
@@ -277,12 +277,12 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 		}
 		var wrong []error
 		for _, raw := range raws[i] {
-			if _, err := tc.read(raw, now, t.mayBeFuture()); err != nil {
+			if _, err := tc.readInsertion(raw, now, t.mayBeFuture()); err != nil {
 				wrong = append(wrong, err)
 			}
 		}
 		if len(wrong)*2 > len(raws[i]) {
-			all.List = append(all.List, problem("say with "+tc.long("as: …, zone: …")+" how it is to be read",
+			all.List = append(all.List, problem("say with "+tc.longForm("as: …, zone: …")+" how it is to be read",
 				"%d of %d rows looked at have no date that can be right: %v", len(wrong), len(raws[i]), wrong[0]))
 		}
 	}
@@ -294,8 +294,8 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 
 // isFilter reports whether a page has other rows, too, where the form of the column is
 // not known.
-func (t *layout) isFilter(c *timeCol) bool {
-	return (c == t.eligible || c == t.expires) && c != t.inserted && !c.policys
+func (t *layout) isFilter(c *timeColumn) bool {
+	return (c == t.eligible || c == t.expires) && c != t.inserted && !c.policyTime
 }
 
 // sampleAll returns what the time columns hold at both ends of the table.
@@ -315,14 +315,14 @@ func (t *Table) sampleAll(ctx context.Context) (raws [][]any, err error) {
 
 // relearn finds out the forms anew, as the next start would: since then most rows may have
 // another one.
-func (t *Table) relearn(ctx context.Context) error {
+func (t *Table) relearnForms(ctx context.Context) error {
 	raws, err := t.sampleAll(ctx)
 	if err != nil {
 		return err
 	}
 	for i, tc := range t.times {
-		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.given && tc.known() != nil {
-			tc.set(f, false)
+		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.formGiven && tc.known() != nil {
+			tc.setForm(f, false)
 		}
 	}
 	return nil
@@ -336,15 +336,15 @@ func (t *layout) mayBeFuture() bool {
 
 // sampleTimes adds to raws what the columns hold in the first rows of the query, and returns
 // how many rows there were.
-func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, q selectQuery, raws [][]any) (int, error) {
-	q.columns = lists.Map(cols, func(tc *timeCol) string { return t.text.AsStored(tc.quoted) })
+func (t *Table) sampleTimes(ctx context.Context, cols []*timeColumn, q selectQuery, raws [][]any) (int, error) {
+	q.columns = lists.Map(cols, func(tc *timeColumn) string { return t.text.AsStored(tc.quoted) })
 	q.from = t.name
 	q.limit = sampleRows
 	text, args := q.sql()
 	rows, err := db.QueryValues(ctx, t.db, text, args, len(cols))
 	for _, row := range rows {
 		for i, v := range row {
-			if v = cols[i].sample(t.d.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {
+			if v = cols[i].sampled(t.database.Value(cols[i].column, v)); v != nil && !timeform.IsZero(v) {
 				raws[i] = append(raws[i], v)
 			}
 		}
@@ -355,7 +355,7 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeCol, q selectQuery,
 // prove learns the form from raw values, if they show one, or compares them with the
 // known one: three quarters of them must be of the form. The rows of the others are
 // reported when they are met.
-func (c *timeCol) prove(raws []any) error {
+func (c *timeColumn) proveForm(raws []any) error {
 	if known := c.known(); known != nil {
 		bad := slices.DeleteFunc(slices.Clone(raws), func(raw any) bool {
 			_, err := known.Parse(raw)
@@ -368,13 +368,13 @@ func (c *timeCol) prove(raws []any) error {
 	} else {
 		f, ok, err := timeform.Detect(raws, c.zone)
 		if err != nil {
-			return problem("say which it is with "+c.long("as: …")+", or mend the rows", "column %s: %v", c.name, err)
+			return problem("say which it is with "+c.longForm("as: …")+", or mend the rows", "column %s: %v", c.name, err)
 		}
 		if ok {
-			c.set(f, false)
+			c.setForm(f, false)
 		}
 	}
-	if f := c.known(); f != nil && f.Coarse() && c.policys {
+	if f := c.known(); f != nil && f.Coarse() && c.policyTime {
 		return problem("name another under columns: of the policy, which `backlog init` adds",
 			"policy: column %s holds times as %s, which does not tell one second from the next: waits would be lost", c.name, f)
 	}
@@ -383,22 +383,22 @@ func (c *timeCol) prove(raws []any) error {
 
 // discover finds out the form of the column, if there is one, from pending rows of the lanes, none named: of
 // all, for a table that was empty before.
-func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lane) error {
+func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...backlog.Lane) error {
 	if col == nil || col.known() != nil {
 		return nil
 	}
 	raws := make([][]any, 1)
-	for _, b := range t.branches {
+	for _, b := range t.states {
 		if len(lanes) > 0 && !slices.Contains(lanes, b.lane) {
 			continue
 		}
-		conds := t.pending(b)
+		conds := t.inState(b)
 		conds.add(col.quoted+" IS NOT NULL", nil)
-		if _, err := t.sampleTimes(ctx, []*timeCol{col}, selectQuery{where: conds}, raws); err != nil {
+		if _, err := t.sampleTimes(ctx, []*timeColumn{col}, selectQuery{where: conds}, raws); err != nil {
 			return err
 		}
 	}
-	err := col.prove(raws[0])
+	err := col.proveForm(raws[0])
 	if _, some := timeform.MostCommon(raws[0], col.zone); !some && t.isFilter(col) {
 		return nil // such rows are left alone
 	}
@@ -407,7 +407,7 @@ func (t *Table) discover(ctx context.Context, col *timeCol, lanes ...backlog.Lan
 
 // TimeForms says in which form each time column is held.
 func (t *layout) TimeForms() []string {
-	return lists.Map(t.times, func(tc *timeCol) string {
+	return lists.Map(t.times, func(tc *timeColumn) string {
 		if f := tc.known(); f != nil {
 			return tc.name + ": " + f.String()
 		}
@@ -450,7 +450,7 @@ func (t *layout) formOf(name string) *timeform.Form {
 // makes a new row an hour old. That is a note, or a *Problem where a row becomes
 // dead for its age.
 func (t *Table) proveZone() error {
-	zone, isAssumed := t.catalog.SessionZone, func(c *timeCol) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
+	zone, isAssumed := t.catalog.SessionZone, func(c *timeColumn) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
 	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
 		return nil
@@ -475,7 +475,7 @@ func (r *resolver) timeColumns() {
 		setting string
 		role    timeRole
 		spec    *mapping.Time
-		to      **timeCol
+		to      **timeColumn
 	}{
 		{"table.inserted", insertionTime, &r.t.m.Inserted, &r.t.inserted},
 		{"table.eligible", otherTime, r.t.m.Eligible, &r.t.eligible},
@@ -485,8 +485,8 @@ func (r *resolver) timeColumns() {
 			continue
 		}
 		c := r.column(x.setting, x.spec.Column)
-		tc := &timeCol{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, role: x.role, spec: *x.spec}
-		r.t.readIn(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
+		tc := &timeColumn{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, role: x.role, spec: *x.spec}
+		r.t.setZone(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
 		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
 		case x.spec.As == "native":
@@ -502,8 +502,8 @@ func (r *resolver) timeColumns() {
 			if c.Class == db.Textual && f.Numeric() {
 				r.refuse("name a column of numbers, such as a generated one", "%s: as: column %s is %s, and texts of numbers do not sort by time", x.setting, c.Name, c.Decl)
 			}
-			tc.set(f, c.Class == db.Real)
-			tc.given = true
+			tc.setForm(f, c.Class == db.Real)
+			tc.formGiven = true
 		}
 		*x.to = tc
 		r.t.times = append(r.t.times, tc)
@@ -512,25 +512,25 @@ func (r *resolver) timeColumns() {
 
 // timeOf returns the time column of that name, a new one if no setting has
 // said more about it.
-func (t *layout) timeOf(c *column) *timeCol {
-	if i := slices.IndexFunc(t.times, func(tc *timeCol) bool { return tc.name == c.Name }); i >= 0 {
+func (t *layout) timeOf(c *column) *timeColumn {
+	if i := slices.IndexFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name }); i >= 0 {
 		return t.times[i]
 	}
-	tc := &timeCol{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
-	t.readIn(tc, c, t.m.Zone)
+	tc := &timeColumn{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
+	t.setZone(tc, c, t.m.Zone)
 	t.times = append(t.times, tc)
 	return tc
 }
 
 // readIn sets the zone of the column and, if its type says it, the form. A zone
 // of nil is that which nobody has named.
-func (t *layout) readIn(tc *timeCol, c *column, zone *time.Location) {
+func (t *layout) setZone(tc *timeColumn, c *column, zone *time.Location) {
 	tc.column = c
 	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
 	if c.Time != nil {
 		f := *c.Time
 		f.Zone = cmp.Or(f.Zone, tc.zone)
-		tc.set(timeform.Server(f), false)
-		tc.given = true
+		tc.setForm(timeform.Server(f), false)
+		tc.formGiven = true
 	}
 }

@@ -26,12 +26,12 @@ func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 
 // trying implements [writer]. The error's text is as long as its column is.
 func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx) error {
-	if c := t.errCol; c != nil {
+	if c := t.errorColumn; c != nil {
 		if n := cmp.Or(c.MaxLength, c.MaxBytes); n > 0 {
 			s.Error = strings.Repeat("x", min(n, 64<<10))
 		}
 	}
-	x := t.updateOf(&s)
+	x := t.rowUpdate(&s)
 	if x.text == "" {
 		return nil
 	}
@@ -57,33 +57,33 @@ func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
 		return &backlog.Refusal{Reach: backlog.EveryRow, Err: p} // it is a file, which cannot be opened to be written to
 	}
-	var u *untaken
+	var u *refusedWrite
 	if errors.As(err, &u) {
-		return t.judged(ctx, u) // the transaction has ended: it may have the only connection
+		return t.refusalOf(ctx, u) // the transaction has ended: it may have the only connection
 	}
 	return err
 }
 
 // try tries the settlement in a transaction that its caller undoes: the row is
 // locked as it was read, the outcome written, and the row judged as it stands then.
-func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record) error {
-	find, key := t.lockText(x.work)
+func (t *Table) try(ctx context.Context, tx *sql.Tx, x batchUpdate, r *backlog.Record) error {
+	find, key := t.lockText(x.batch)
 	switch rows, err := db.QueryTexts(ctx, tx, t.text.Rebind(find+t.text.NoWait), key...); {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
-		return t.untaken(settings[x.target], x, err)
+		return t.refusedWrite(statusSettings[x.target], x, err)
 	case len(rows) == 0:
 		return backlog.ErrConflict
 	}
 	n, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(x.text), x.args...))
 	switch {
 	case err != nil:
-		return t.untaken(settings[x.target], x, err)
+		return t.refusedWrite(statusSettings[x.target], x, err)
 	case n == 0:
-		return t.revoked(settings[x.target], x, t.unchanged(settings[x.target]))
+		return t.undoneWrite(statusSettings[x.target], x, t.writeUndone(statusSettings[x.target]))
 	case n > 1:
-		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.kept(ctx, tx, x.work, n)}
+		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.checkWritten(ctx, tx, x.batch, n)}
 	}
 	return t.stillPending(ctx, tx, x, r.Key)
 }
@@ -91,27 +91,27 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x update, r *backlog.Record
 // stillPending judges the row as the write has left it. The texts of two statuses
 // can differ and be the same to the database: to a collation that takes 'New' for
 // 'NEW', that knows no accents, or no spaces at the end.
-func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x update, key backlog.Key) error {
+func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x batchUpdate, key backlog.Key) error {
 	row := t.withKey(key)
 	row.add(t.where.cond, nil)
-	text, args := selectQuery{columns: []string{t.standingCase(strconv.Itoa)}, from: t.name, where: row}.sql()
-	standing := len(t.branches) // of a row that the filter leaves out
+	text, args := selectQuery{columns: []string{t.stateIndexExpr(strconv.Itoa)}, from: t.name, where: row}.sql()
+	standing := len(t.states) // of a row that the filter leaves out
 	err := tx.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&standing)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if standing >= len(t.branches) {
+	if standing >= len(t.states) {
 		return nil
 	}
-	fresh := t.branches[standing].lane == backlog.Fresh
+	fresh := t.states[standing].lane == backlog.Fresh
 	state := map[bool]string{true: "new", false: "in error"}[fresh]
 	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
 	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
 	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
 	case ends && len(t.catalog.Triggers) > 0:
-		return t.revoked(settings[x.target], x, t.unchanged(settings[x.target]))
+		return t.undoneWrite(statusSettings[x.target], x, t.writeUndone(statusSettings[x.target]))
 	case ends:
-		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", settings[x.target], x.shown(t.text), record, state)
+		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", statusSettings[x.target], x.shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():
 	case t.policy.counts():
 		return everyRow(hint, "statuses.error: with %s a failed record would still be new to the database and be tried at once", x.shown(t.text))

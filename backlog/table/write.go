@@ -49,7 +49,7 @@ func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettl
 	}
 	reasons := make([]error, w.rows)
 	err = t.rowByRow(ctx, &w, reasons)
-	if err == errLosses || errors.As(err, new(commitError)) && t.mayBeOfRow(err) {
+	if err == errEndedTransactions || errors.As(err, new(commitError)) && t.mayBeOfRow(err) {
 		err = t.rowsApart(ctx, &w, reasons)
 	}
 	if err != nil {
@@ -82,15 +82,15 @@ func (t *Table) mayBeOfRow(err error) bool {
 }
 
 // errLosses says that too many rows have ended the transaction that they were written in.
-var errLosses = errors.New("rows have ended their transaction")
+var errEndedTransactions = errors.New("rows have ended their transaction")
 
 // mostLosses is how often rowByRow begins anew: each time it writes all rows again.
-const mostLosses = 10
+const maxRestarts = 10
 
 // rowByRow writes each row behind a savepoint, in one transaction, and sets the reasons of
 // those that are not written.
 func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) error {
-	for range mostLosses {
+	for range maxRestarts {
 		lost := false
 		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) (err error) {
 			for i := range reasons {
@@ -107,7 +107,7 @@ func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) er
 			return err
 		}
 	}
-	return errLosses
+	return errEndedTransactions
 }
 
 // writeOne writes a row behind a savepoint, or undoes that and sets the reason. lost says
