@@ -13,46 +13,46 @@ import (
 	"backlog/backlog/table/timeform"
 )
 
-// attemptColumnCount is the number of the columns, which have the numbers of package mapping.
+// attemptColumnCount is the number of columns. Their indexes are the constants of package
+// mapping, and ruleColumn.
 const attemptColumnCount = len(mapping.RefreshColumns) + 1
 
-// ruleColumn is one more: the column of each row's own recurrence rule.
+// ruleColumn is the index of the column with the recurrence rule of each row.
 const ruleColumn = attemptColumnCount - 1
 
-// attemptTimes are the columns that hold times; the last one need not.
+// attemptTimes are the columns that hold times. Disabled may be a column of another type.
 var attemptTimes = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince, mapping.Disabled}
 
 // attemptColumns are the columns in which the refresh policy keeps what a row remembers of its
-// attempts: which there are, what a row says there, and what is to be written. A row is
-// disabled by true, by 1 in a column of whole numbers, or by a time in a column of times or
-// texts.
+// attempts. They read a row's memory, and say which columns change with it. A row is disabled by
+// true, by 1 in a column of whole numbers, or by a time in a column of times or texts.
 type attemptColumns struct {
-	cols   [attemptColumnCount]*column // nil: the table has none
+	cols   [attemptColumnCount]*column // nil: the table does not have the column
 	text   *db.Text
-	truths map[bool]any // of the column disabled, where it holds no times
+	truths map[bool]any // values of the column disabled, unless it holds times
 
-	disabledByTime bool   // a row is disabled by a time
-	enabledSQL     string // SQL for what the column disabled has in other rows
+	disabledByTime bool   // the column disabled holds times
+	enabledSQL     string // the value of the column disabled in an enabled row
 
-	selected []string // the columns that [attemptColumns.read] reads, quoted
+	selected []string // quoted; the columns that [attemptColumns.read] reads
 
-	// The conditions of rows with a running attempt, of those that will start, that will
-	// not, and that will not until they are saved. "" where nothing tells.
-	running, waiting, finished, disabled string
+	// Conditions of rows by state. They are "" if the columns do not show the state.
+	running  string // an attempt is running
+	waiting  string // an attempt will start, or the row is marked as never starting
+	planned  string // an attempt will start
+	finished string // no attempt will start
+	disabled string // no attempt will start until the row is saved
 
-	// planned is waiting without the rows that are said never to start, which are finished.
-	planned string
-
-	// form is the form in which a column of times is written and, unless another one is
-	// known, read.
+	// form returns the form in which a column of times is written. It is also read in it,
+	// unless its own form is known.
 	form func(i int) timeform.Form
 }
 
-// minUID is how many characters the token of an attempt has at least.
+// minUID is the minimum length of an attempt's UID, in characters.
 const minUID = 32
 
-// newAttemptColumns returns the columns of the policy by the numbers that package mapping gives
-// them, and ruleColumn; nil: the table has none. What does not fit is a [*Problem].
+// newAttemptColumns returns the attempt columns for the columns of the policy, by index. A
+// [*Problem] says which one does not fit.
 func newAttemptColumns(text *db.Text, cols [attemptColumnCount]*column) (*attemptColumns, error) {
 	c := &attemptColumns{text: text, cols: cols}
 	for i, col := range cols {
@@ -67,81 +67,102 @@ func newAttemptColumns(text *db.Text, cols [attemptColumnCount]*column) (*attemp
 	return c, c.conditions()
 }
 
-// checkAttemptColumn is a *Problem if the column is none for its purpose.
+// checkAttemptColumn returns a *Problem if the column has the wrong type for its purpose.
 func checkAttemptColumn(i int, c *column) error {
+	mustBeNull := i != mapping.AttemptNo && i != ruleColumn && (i != mapping.Disabled || isDisabledByTime(c))
 	switch {
 	case i == mapping.AttemptNo && cannotCount(c):
 		return problem("name a column of whole numbers", "policy: column %s is %s, which cannot count attempts", c.Name, c.Decl)
 	case i == mapping.AttemptUID && (!isPlainText(c) || c.MaxLength > 0 && c.MaxLength < minUID):
 		return problem(fmt.Sprintf("name a column of texts of %d characters or more", minUID),
 			"policy: column %s is %s, which cannot hold the token of an attempt", c.Name, c.Decl)
-	case i != mapping.AttemptNo && i != ruleColumn && c.NotNull && (i != mapping.Disabled || isDisabledByTime(c)):
+	case mustBeNull && c.NotNull:
 		return problem("let it be NULL", "policy: column %s is %s NOT NULL, and NULL is what it has to say", c.Name, c.Decl)
 	}
 	return nil
 }
 
-// cannotCount reports whether the column can hold no whole numbers.
+// cannotCount reports whether the column cannot hold whole numbers.
 func cannotCount(c *column) bool {
 	return slices.Contains([]db.Class{db.Textual, db.Bytes, db.Boolean}, c.Class)
 }
 
-// isDisabledByTime reports whether the column says by a time that a row is disabled.
+// isDisabledByTime reports whether a time in the column disables a row.
 func isDisabledByTime(c *column) bool {
 	decl := strings.ToUpper(c.Decl)
 	return c.Time != nil || c.Class == db.Textual || strings.Contains(decl, "DATE") || strings.Contains(decl, "TIME")
 }
 
-// isPlainText reports whether the column holds any text, and gives it back as it was written.
+// isPlainText reports whether the column takes any text and returns it unchanged.
 func isPlainText(c *column) bool {
+	if c.Class != db.Textual || len(c.Labels) > 0 {
+		return false
+	}
 	decl := strings.ToLower(c.Decl)
-	return c.Class == db.Textual && len(c.Labels) == 0 && (strings.Contains(decl, "char") || strings.Contains(decl, "text") || strings.Contains(decl, "clob"))
+	return strings.Contains(decl, "char") || strings.Contains(decl, "text") || strings.Contains(decl, "clob")
 }
 
-// conditions makes the conditions.
+// conditions sets the conditions of the states.
 func (c *attemptColumns) conditions() error {
-	idle := ""
+	idle := "" // no attempt is running, and the row is enabled
 	if deadline := c.quoted(mapping.DeadlineAt); deadline != "" {
-		c.running, idle = deadline+" IS NOT NULL", " AND "+deadline+" IS NULL"
-		if uid := c.quoted(mapping.AttemptUID); uid != "" { // who saves a row may empty this one alone
-			c.running, idle = c.running+" AND "+uid+" IS NOT NULL", " AND ("+deadline+" IS NULL OR "+uid+" IS NULL)"
+		c.running = deadline + " IS NOT NULL"
+		idle = " AND " + deadline + " IS NULL"
+		if uid := c.quoted(mapping.AttemptUID); uid != "" { // a save may empty only the UID
+			c.running += " AND " + uid + " IS NOT NULL"
+			idle = " AND (" + deadline + " IS NULL OR " + uid + " IS NULL)"
 		}
 	}
-	if col := c.cols[mapping.Disabled]; col != nil {
-		name := c.text.Quote(col.Name)
-		enabled := name + " IS NULL"
-		if c.disabledByTime, c.enabledSQL = isDisabledByTime(col), "NULL"; !c.disabledByTime {
-			no, err := col.Convert(mapping.Value{Text: "false"})
-			yes, wrong := col.Convert(mapping.Value{Text: "true"})
-			if err = cmp.Or(err, wrong); err != nil {
-				return problem("name a column of booleans, of numbers or of times", "policy: %v", err)
-			}
-			c.truths, c.enabledSQL = map[bool]any{false: no, true: yes}, c.text.Literal(no)
-			if is := name + " = " + c.enabledSQL; col.NotNull {
-				enabled = is
-			} else {
-				enabled = "(" + enabled + " OR " + is + ")"
-			}
+	if c.cols[mapping.Disabled] != nil {
+		enabled, err := c.enabled()
+		if err != nil {
+			return err
 		}
-		c.disabled, idle = "NOT ("+enabled+")", idle+" AND "+enabled
+		c.disabled = "NOT (" + enabled + ")"
+		idle += " AND " + enabled
 	}
 	next := c.quoted(mapping.RefreshAt)
-	none, some := next+" IS NULL", next+" IS NOT NULL"
-	c.waiting = some + idle
+	unplanned := next + " IS NULL"
+	planned := next + " IS NOT NULL"
+	c.waiting = planned + idle
 	if at := c.cols[mapping.RefreshAt]; at.Time != nil && at.Time.Compared {
 		never := next + " = '" + timeform.Future + "'"
-		none, some = "("+none+" OR "+never+")", some+" AND NOT "+never
+		unplanned = "(" + unplanned + " OR " + never + ")"
+		planned += " AND NOT " + never
 	}
-	c.finished = none + idle
-	c.planned = some + idle
+	c.finished = unplanned + idle
+	c.planned = planned + idle
 	return nil
 }
 
-// runs reports whether rows say that an attempt is running, and until when; not where there are no
-// columns, c is nil.
+// enabled returns the condition of enabled rows. It sets how rows are disabled.
+func (c *attemptColumns) enabled() (string, error) {
+	col := c.cols[mapping.Disabled]
+	name := c.text.Quote(col.Name)
+	isNull := name + " IS NULL"
+	c.disabledByTime = isDisabledByTime(col)
+	if c.disabledByTime {
+		c.enabledSQL = "NULL"
+		return isNull, nil
+	}
+	no, noErr := col.Convert(mapping.Value{Text: "false"})
+	yes, yesErr := col.Convert(mapping.Value{Text: "true"})
+	if err := cmp.Or(noErr, yesErr); err != nil {
+		return "", problem("name a column of booleans, of numbers or of times", "policy: %v", err)
+	}
+	c.truths = map[bool]any{false: no, true: yes}
+	c.enabledSQL = c.text.Literal(no)
+	isFalse := name + " = " + c.enabledSQL
+	if col.NotNull {
+		return isFalse, nil
+	}
+	return "(" + isNull + " OR " + isFalse + ")", nil
+}
+
+// runs reports whether rows show that an attempt is running, and its deadline. c may be nil.
 func (c *attemptColumns) runs() bool { return c != nil && c.running != "" }
 
-// quoted returns its quoted name, "" if the table has none.
+// quoted returns the quoted name of the column with the index, "" if the table does not have it.
 func (c *attemptColumns) quoted(i int) string {
 	if c.cols[i] == nil {
 		return ""
@@ -149,7 +170,7 @@ func (c *attemptColumns) quoted(i int) string {
 	return c.text.Quote(c.cols[i].Name)
 }
 
-// state is an expression for the word that [inspect.State] has for a row.
+// state returns an SQL expression for the state of a row, in the words of [inspect.State].
 func (c *attemptColumns) state() string {
 	text := "CASE"
 	for _, x := range [][2]string{{c.running, "running"}, {c.disabled, "disabled"}, {c.finished, "finished"}} {
@@ -160,17 +181,22 @@ func (c *attemptColumns) state() string {
 	return text + " ELSE 'waiting' END"
 }
 
-// sets are the conditions of rows by the words of [inspect.State]; none where there are no columns, c
-// is nil.
+// states returns pairs of a word of [inspect.State] and the condition of such rows. c may be nil.
 func (c *attemptColumns) states() [][2]string {
 	if c == nil {
 		return nil
 	}
-	return [][2]string{{"any", always}, {"waiting", c.planned}, {"running", c.running}, {"disabled", c.state() + " = 'disabled'"}, {"finished", c.finished}}
+	return [][2]string{
+		{"any", always},
+		{"waiting", c.planned},
+		{"running", c.running},
+		{"disabled", c.state() + " = 'disabled'"},
+		{"finished", c.finished},
+	}
 }
 
-// read returns what a row remembers by the values of the selected columns. The error
-// names the column that holds something else.
+// read returns what a row remembers, given the values of the selected columns. The error names
+// the column with an invalid value.
 func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 	times := timesOf(&s)
 	for i, col := range c.cols {
@@ -180,14 +206,15 @@ func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 		v := values[0]
 		values = values[1:]
 		switch {
-		case i == mapping.RefreshAt && v == timeform.Future: // it never starts
+		case i == mapping.RefreshAt && v == timeform.Future: // never
 		case times[i] != nil && v != nil && !timeform.IsZero(v):
 			*times[i], err = c.form(i).Parse(v)
 		case i == mapping.AttemptNo:
 			s.AttemptNo, err = db.AsCount(v)
 		case i == mapping.AttemptUID:
-			if s.UID = strings.TrimRight(db.AsText(v), " "); v == nil { // of a CHAR
-				s.Deadline = time.Time{} // no attempt runs: it was saved
+			s.UID = strings.TrimRight(db.AsText(v), " ") // a CHAR is padded
+			if v == nil {
+				s.Deadline = time.Time{} // no attempt is running: the row was saved
 			}
 		case i == mapping.DisabledReason:
 			s.Reason = db.AsText(v)
@@ -203,17 +230,18 @@ func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 	return s, nil
 }
 
-// timesOf are the times of the state by the numbers of their columns.
+// timesOf returns pointers to the times of a memory, by the index of their columns.
 func timesOf(s *backlog.Memory) [attemptColumnCount]*time.Time {
 	return [attemptColumnCount]*time.Time{
 		mapping.RefreshAt: &s.Next, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince,
 	}
 }
 
-// values are what the selected columns hold in a state. Times are rounded up, so that
-// nothing starts or times out early; at is the time since when a row is disabled.
+// values returns the values of the selected columns for a memory. Times are rounded up, so that
+// nothing starts or times out early. at is the time at which a row gets disabled.
 func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
-	list, times := make([]any, 0, len(c.selected)), timesOf(s)
+	list := make([]any, 0, len(c.selected))
+	times := timesOf(s)
 	for i, col := range c.cols {
 		var v any
 		switch {
@@ -239,40 +267,49 @@ func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
 	return list
 }
 
-// changes returns the columns, quoted, and their values that make one state of a row
-// another, and what a row has then that is in the state now, in which somebody else may
-// have changed something: as its columns hold it. at is the present.
-func (c *attemptColumns) changes(from, to, now *backlog.Memory, at time.Time) (columns []string, values []any, left backlog.Memory) {
+// changes returns the quoted columns that differ between the memories from and to, and their
+// values in to.
+//
+// The row has the memory now, in which somebody else may have changed other columns. after is
+// what the row remembers once the changes are written, as precisely as its columns hold it. at
+// is the present time.
+func (c *attemptColumns) changes(
+	from, to, now *backlog.Memory, at time.Time,
+) (columns []string, values []any, after backlog.Memory) {
 	next := *to
 	next.Rule = from.Rule
 	if c.cols[mapping.DeadlineAt] != nil && !to.Deadline.IsZero() && !to.Next.Before(to.Deadline) {
 		form := c.form(mapping.DeadlineAt)
 		if rounded, _ := form.Parse(form.Exact(to.Deadline)); to.Next.Before(rounded) {
-			next.Next = rounded // else it would seem to be saved during the attempt
+			next.Next = rounded // before the deadline it would look like a save during the attempt
 		}
 	}
-	was, is := c.values(from, at), c.values(&next, at)
-	has := was
+	oldValues := c.values(from, at)
+	newValues := c.values(&next, at)
+	row := slices.Clone(oldValues)
 	if *now != *from {
-		has = c.values(now, at)
+		row = c.values(now, at)
 	}
 	for i, column := range c.selected {
-		if is[i] != was[i] {
-			columns, values, has[i] = append(columns, column), append(values, is[i]), is[i]
+		if newValues[i] != oldValues[i] {
+			columns = append(columns, column)
+			values = append(values, newValues[i])
+			row[i] = newValues[i]
 		}
 	}
-	left, _ = c.read(has)
-	return columns, values, left
+	after, _ = c.read(row)
+	return columns, values, after
 }
 
-// same reports whether the columns hold the same in both states.
+// same reports whether the columns have the same values for both memories.
 func (c *attemptColumns) same(a, b *backlog.Memory) bool {
 	return slices.Equal(c.values(a, timeform.First), c.values(b, timeform.First))
 }
 
-// allAttemptColumns returns two states that differ in all columns. The second disables the row.
+// allAttemptColumns returns two memories that differ in all columns. The second disables the row.
 func allAttemptColumns() (from, to backlog.Memory) {
-	uid, at := strings.Repeat("0", minUID), timeform.First
+	uid := strings.Repeat("0", minUID)
+	at := timeform.First
 	from = backlog.Memory{Next: at, AttemptNo: 1, Deadline: at, UID: uid, Started: at, FailingSince: at}
 	return from, backlog.Memory{Disabled: true, Reason: uid}
 }

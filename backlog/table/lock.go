@@ -9,15 +9,16 @@ import (
 
 var _ backlog.Locker = (*Table)(nil)
 
-// TryLock takes the named lock of the table's only work. It leaves no marks.
+// TryLock takes the named lock on the table, for a program whose work has no marks.
 func (t *Table) TryLock(ctx context.Context, name string) (backlog.Lock, error) {
 	return t.Locker(backlog.Work{}).TryLock(ctx, name)
 }
 
-// Locker returns what takes the locks of a work on the table. Its TryLock returns a
-// *backlog.Rival where who has the lock has other marks.
+// Locker returns a locker for a work on the table. Its TryLock returns a [*backlog.Rival] if
+// the lock is held by a work with other marks.
 func (t *Table) Locker(w backlog.Work) backlog.Locker { return workLocker{t, w} }
 
+// A workLocker takes locks on the table for a work.
 type workLocker struct {
 	table *Table
 	work  backlog.Work
@@ -28,8 +29,8 @@ func (l workLocker) TryLock(ctx context.Context, name string) (backlog.Lock, err
 	return l.table.db.Lock(ctx, l.table.catalog, db.LockName{Name: name, Work: l.work})
 }
 
-// Rival compares the work with that of who has the named lock. It is nil where that is
-// the same one, or the lock is free.
+// Rival compares the work with the one that holds the named lock. It returns nil if both have
+// the same marks, or the lock is free.
 func (t *Table) Rival(ctx context.Context, name string, w backlog.Work) (*backlog.Rival, error) {
 	return t.db.Rival(ctx, t.db.Read, t.catalog, db.LockName{Name: name, Work: w})
 }

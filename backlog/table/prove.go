@@ -11,7 +11,7 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// settings name the place in the file from which an outcome's status comes.
+// statusSettings are the settings in the configuration file that say what each state is.
 var statusSettings = map[backlog.RowState]string{
 	backlog.RowNew:     "statuses.new",
 	backlog.RowSuccess: "statuses.success",
@@ -21,15 +21,21 @@ var statusSettings = map[backlog.RowState]string{
 
 // targets implements [writer].
 func (t batchWriter) targets(now time.Time) (list []batchUpdate) {
+	failed := &backlog.Memory{Failures: 1, LastFailure: now}
+	planned := &backlog.Memory{Failures: 1, LastFailure: now, Next: now}
+	outcomes := []backlog.Settlement{
+		{Target: backlog.RowSuccess},
+		{Target: backlog.RowError, Memory: planned},
+		{Target: backlog.RowDead, Memory: planned},
+		{Target: backlog.RowDead, Memory: failed},
+	}
 	for i := range t.states {
-		failed := &backlog.Memory{Failures: 1, LastFailure: now}
-		again := &backlog.Memory{Failures: 1, LastFailure: now, Next: now}
-		for _, s := range []backlog.Settlement{
-			{Target: backlog.RowSuccess}, {Target: backlog.RowError, Memory: again},
-			{Target: backlog.RowDead, Memory: again}, {Target: backlog.RowDead, Memory: failed},
-		} {
-			s.Record, s.At = &backlog.Record{Origin: i}, now
-			if x := t.rowUpdate(&s); x.text != "" && !slices.ContainsFunc(list, func(y batchUpdate) bool { return y.text == x.text }) {
+		for _, s := range outcomes {
+			s.Record = &backlog.Record{Origin: i}
+			s.At = now
+			x := t.rowUpdate(&s)
+			isListed := func(other batchUpdate) bool { return other.text == x.text }
+			if x.text != "" && !slices.ContainsFunc(list, isListed) {
 				list = append(list, x)
 			}
 		}
@@ -37,24 +43,27 @@ func (t batchWriter) targets(now time.Time) (list []batchUpdate) {
 	return list
 }
 
-// shown says what is set, for people: long values by their beginning.
+// shown returns the SET clause with its values, for people. It cuts long values.
 func (w *batchUpdate) shown(d *db.Text) string {
-	const most = 40
-	set, args := slices.Clone(w.set), w.args
+	const maxLength = 40
+	set := slices.Clone(w.set)
+	args := w.args
 	for i := range set {
-		if a := &set[i]; a.expr == "?" {
-			a.expr, args = d.Literal(args[0]), args[1:]
-			if len(a.expr) > most {
-				a.expr = a.expr[:most] + "…'"
-			}
+		a := &set[i]
+		if a.expr != "?" {
+			continue
+		}
+		a.expr = d.Literal(args[0])
+		args = args[1:]
+		if len(a.expr) > maxLength {
+			a.expr = a.expr[:maxLength] + "…'"
 		}
 	}
 	return setSQL(set)
 }
 
-// Prove proves, as far as that is possible without writing, that the table can be
-// worked: the times can be read, and what would be written is legal. Until it has
-// succeeded no record must be handed out.
+// Prove checks the table without writing to it: its times can be read, and the database accepts
+// the statements that write outcomes. No record may be handed out before Prove has succeeded.
 func (t *Table) Prove(ctx context.Context, now time.Time) error {
 	if err := t.ProveTimes(ctx, now); err != nil {
 		return fmt.Errorf("table %s: %w", t.m.Name, err)
@@ -68,11 +77,10 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 	return t.ProveWrites(ctx, now)
 }
 
-// ProveWrites proves what can be without writing to a row: the database
-// understands the statements with the triggers and constraints that belong to
-// them, and the statuses are of their columns' domains. It comes after ProveTimes,
-// in whose forms times are written. All else is the trial write's to find out, see
-// [Table.Try].
+// ProveWrites checks the statements that write outcomes without running them: the database can
+// plan them with their triggers and constraints, and the statuses belong to the domains of
+// their columns. Call [Table.ProveTimes] first, since times are written in the forms that it
+// finds. What remains only a trial write can find out: see [Table.Try].
 func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 	return t.db.Do(ctx, func(ctx context.Context) error {
 		for _, x := range t.writer.targets(now) {
@@ -81,7 +89,8 @@ func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
 			}
 			for _, a := range x.set {
 				c := t.quotedColumn(a.column)
-				if c.Domain == "" || a.expr == "?" || strings.Contains(a.expr, a.column) {
+				isConstant := a.expr != "?" && !strings.Contains(a.expr, a.column)
+				if c.Domain == "" || !isConstant {
 					continue
 				}
 				if _, err := db.QueryTexts(ctx, t.db.Read, "SELECT CAST(CAST("+a.expr+" AS "+c.Domain+") AS text)"); err != nil {

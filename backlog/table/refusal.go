@@ -14,23 +14,24 @@ import (
 	"backlog/internal/lists"
 )
 
-// An untaken is a write that the database refuses to a row, before it is known whether it
-// would refuse it to every row.
+// A refusedWrite is the error of a write that the database has refused for one row. Whether it
+// would refuse every row is found out by [Table.refusalOf].
 type refusedWrite struct {
 	write batchUpdate
-	place string // in the file, that says what is set
-	said  string
-	judge db.GuardKind
-	name  string // see [db.Fault]
-	error        // for a person, as if it refused every row
+	place string       // the setting that says what is written
+	said  string       // by the database
+	judge db.GuardKind // what refused the write
+	name  string       // of the guard or column, see [db.Fault]
+	error              // for people, in case it is about every row
 }
 
 func (u *refusedWrite) Unwrap() error { return u.error }
 
-// untaken is the error of a write that the database refused: what is set, and the place
-// in the file that says so. What may pass is returned as it is.
+// refusedWrite returns an error that says what was written, and which setting says so. It
+// returns transient errors unchanged.
 func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
-	class, shown := t.db.Class(err), w.shown(t.text)
+	class := t.db.Class(err)
+	shown := w.shown(t.text)
 	u := &refusedWrite{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	u.judge, u.name = t.db.GuardOf(err)
@@ -46,19 +47,19 @@ func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
 }
 
-// revoked is the error of a write after which the row is not as it was written, in the
-// words of err, which blame a trigger.
+// undoneWrite returns the error of a write that a trigger has undone or changed. err says so for
+// people.
 func (t *Table) undoneWrite(place string, w batchUpdate, err error) error {
 	return &refusedWrite{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
 }
 
-// everyRow is a *Problem of the values that are written, whatever the row.
+// everyRow returns a refusal that is the same for every row.
 func everyRow(hint, format string, args ...any) error {
 	return &backlog.Refusal{Reach: backlog.EveryRow, Err: problem(hint, format, args...)}
 }
 
-// judged returns what is known of the refusal's reach: by what the guard that has refused
-// the row looks at.
+// refusalOf returns a [*backlog.Refusal] that says which rows the database would refuse too. It
+// concludes that from the columns that the refusing guard reads.
 func (t *Table) refusalOf(ctx context.Context, u *refusedWrite) error {
 	r := &backlog.Refusal{Reach: backlog.OneRow, Err: u.error}
 	var because []string
@@ -76,9 +77,9 @@ func (t *Table) refusalOf(ctx context.Context, u *refusedWrite) error {
 		r.Reach = backlog.EveryRow
 	}
 	shown := u.write.shown(t.text)
-	starts := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew // before the handler is called
+	isBeforeHandler := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew
 	switch {
-	case starts && r.Reach == backlog.HandlerDecides:
+	case isBeforeHandler && r.Reach == backlog.HandlerDecides:
 		r.Reach = backlog.OneRow
 	case r.Reach == backlog.HandlerDecides:
 		r.Err = problem("see that the handler writes what is asked for before it ends",
@@ -90,12 +91,13 @@ func (t *Table) refusalOf(ctx context.Context, u *refusedWrite) error {
 	return r
 }
 
-// anyColumn stands for the columns that a guard does not name, since it has the row as a whole.
+// anyColumn stands for the columns of a guard that reads the row as a whole.
 const anyColumn = "the row as a whole"
 
-// reach says whose trouble a refusal by one of the guards is, and which columns the handler
-// may write, by what they name: what we write is the same in every row, the key and what
-// selects the row are its own, and all else may be the handler's.
+// reach concludes from the columns that the guards mention which rows they would refuse too.
+// Constants that a settlement writes are the same in every row. The key and the columns that
+// select a row differ from row to row. Every other column may be written by the handler: those
+// are returned as the reason.
 func (t *layout) reach(w batchUpdate, guards []db.Guard) (r backlog.Reach, because []string) {
 	r = backlog.EveryRow
 	for i := range guards {
@@ -108,7 +110,7 @@ func (t *layout) reach(w batchUpdate, guards []db.Guard) (r backlog.Reach, becau
 			case guards[i].Kind == db.Check && t.varies(w, quoted):
 				r = backlog.OneRow
 			case w.fixes(quoted), quoted == t.status:
-			case guards[i].Kind == db.Trigger && slices.Contains(t.key, quoted): // by which it finds the row
+			case guards[i].Kind == db.Trigger && slices.Contains(t.key, quoted): // the trigger finds the row by it
 			case w.sets(quoted), t.selects(quoted):
 				r = backlog.OneRow
 			default:
@@ -122,29 +124,29 @@ func (t *layout) reach(w batchUpdate, guards []db.Guard) (r backlog.Reach, becau
 	return r, nil
 }
 
-// sets reports whether the quoted column is written.
+// sets reports whether the update writes the quoted column.
 func (w *batchUpdate) sets(quoted string) bool {
 	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted })
 }
 
-// fixes reports whether what is written to the column is the same in every row.
+// fixes reports whether the update writes the same value to the column of every row.
 func (w *batchUpdate) fixes(quoted string) bool {
 	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && !strings.Contains(a.expr, quoted) })
 }
 
-// varies reports whether what is written to the column is computed for each row, as a count
-// or a time of the policy is.
+// varies reports whether the update computes the value of the column for each row, such as a
+// count or a time of the policy. The text of an error does not count.
 func (t *layout) varies(w batchUpdate, quoted string) bool {
 	isError := t.errorColumn != nil && t.text.Quote(t.errorColumn.Name) == quoted
 	return !isError && slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.valueOf != nil })
 }
 
-// counts reports whether something is written that depends on what the row has.
+// counts reports whether the update computes a value from that of the row.
 func (w *batchUpdate) counts() bool {
 	return slices.ContainsFunc(w.set, func(a setClause) bool { return strings.Contains(a.expr, a.column) })
 }
 
-// selects reports whether the column belongs to the key, or to what makes a row pending.
+// selects reports whether the column belongs to the key, or to the conditions of a pending row.
 func (t *layout) selects(quoted string) bool {
 	if slices.Contains(t.key, quoted) {
 		return true
@@ -161,19 +163,18 @@ func (t *layout) selects(quoted string) bool {
 	return slices.ContainsFunc(conditions, func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) })
 }
 
-// guardList are a table's guards as they were at a time.
+// A guardList caches the guards of the table.
 type guardList struct {
-	mu   sync.Mutex
-	list []db.Guard
-	read time.Time
+	mu     sync.Mutex
+	list   []db.Guard
+	readAt time.Time
 }
 
-// guardsFor is how long the guards are believed to be what they were: many rows may be
-// refused one after the other.
+// guardsLifetime is how long guards are cached. Many rows may be refused one after the other.
 const guardsLifetime = 10 * time.Second
 
-// guardsOf returns the guards of which one has refused the write; none where the user may
-// not see it, or where it is not the table's own.
+// guardsOf returns the guards that may have refused the write. It returns none if the user is
+// not allowed to see them, or if the refusal came from a column type.
 func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 	if u.judge == db.Unique || u.judge == db.Overflow {
 		return nil
@@ -184,43 +185,44 @@ func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 	if err != nil {
 		return nil
 	}
-	of := func(judge db.GuardKind, is func(db.Guard) bool) []db.Guard {
-		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Kind != judge || !is(g) })
+	guardsOf := func(kind db.GuardKind, matches func(db.Guard) bool) []db.Guard {
+		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Kind != kind || !matches(g) })
 	}
 	hasName := func(g db.Guard) bool { return g.Name == "" || strings.EqualFold(g.Name, u.name) }
 	if u.judge == db.Check || u.judge == db.ForeignKey {
-		if found := of(u.judge, hasName); len(found) > 0 {
+		if found := guardsOf(u.judge, hasName); len(found) > 0 {
 			return found
 		}
 	}
-	own := u.write.sets(t.text.Quote(u.name)) || u.name == "" // a column
-	if u.judge == db.Type && own {
+	isOurColumn := u.name == "" || u.write.sets(t.text.Quote(u.name))
+	if u.judge == db.Type && isOurColumn {
 		return nil
 	}
 	if u.judge == db.NotNull && t.writesNull(u.write, u.name) {
 		return nil
 	}
-	// It is a trigger, or the table that one writes to.
-	said := func(g db.Guard) bool {
-		return strings.Contains(u.name, g.Name+"(") || u.name != "" && strings.Contains(g.Text, strings.ReplaceAll(u.name, "'", "''"))
+	// What remains is a trigger, or a guard of a table that a trigger writes to.
+	raised := strings.ReplaceAll(u.name, "'", "''")
+	isNamed := func(g db.Guard) bool {
+		return strings.Contains(u.name, g.Name+"(") || raised != "" && strings.Contains(g.Text, raised)
 	}
-	if found := of(db.Trigger, said); len(found) > 0 {
+	if found := guardsOf(db.Trigger, isNamed); len(found) > 0 {
 		return found
 	}
-	return of(db.Trigger, func(db.Guard) bool { return true })
+	return guardsOf(db.Trigger, func(db.Guard) bool { return true })
 }
 
-// writesNull reports whether the write sets the column to NULL.
+// writesNull reports whether the update sets the column to NULL.
 func (t *layout) writesNull(w batchUpdate, name string) bool {
 	quoted := t.text.Quote(name)
 	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.constant && a.value == nil })
 }
 
-// get returns the guards, which read reads where they are too old.
+// get returns the guards. It calls read if they are not cached, or for too long.
 func (g *guardList) get(read func() ([]db.Guard, error)) ([]db.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.read.IsZero() && time.Since(g.read) < guardsLifetime {
+	if !g.readAt.IsZero() && time.Since(g.readAt) < guardsLifetime {
 		return g.list, nil
 	}
 	list, err := read()
@@ -228,6 +230,6 @@ func (g *guardList) get(read func() ([]db.Guard, error)) ([]db.Guard, error) {
 		return nil, fmt.Errorf("the constraints of the table: %w", err)
 	}
 	g.list = list
-	g.read = time.Now()
+	g.readAt = time.Now()
 	return list, nil
 }

@@ -15,27 +15,27 @@ import (
 	"backlog/internal/lists"
 )
 
-// A rewriting gives rows another state, in groups: after an error some are written. What
-// others change at the same time stays so, and so does what the database refuses.
+// A rewriting puts rows into another state, group by group. It leaves rows alone that somebody
+// changes at the same time, and rows that the database refuses.
 type rewriting struct {
-	place        string // in the file, that says what is written
+	place        string // the setting that says what is written
 	set          []setClause
 	now          time.Time
-	conditions        // that hold of the rows until they are written
-	mayStillHold bool // they may hold of them afterwards, too
+	conditions        // rows meet them until they are written
+	mayStillHold bool // rows may meet the conditions afterwards, too
 
 	groups iter.Seq2[[][]any, error]
 
-	// before is called with every row just before it is written, once it is known that it
-	// can be. It returns whether to write the row, and whether to go on with the others.
-	// Nil: all are written, and no group is tried first.
+	// confirm is called with each row just before it is written, after a trial has shown that
+	// it can be. It returns whether to write the row, and whether to go on with the next one.
+	// Nil: all rows are written without a trial.
 	confirm func(row []any) (write, more bool)
 
-	written func(rows [][]any)         // called after they are; may be nil
-	refused func(row []any, why error) // called with each that the database refuses
+	written func(rows [][]any)         // called after they are written; may be nil
+	refused func(row []any, why error) // called with each row that the database refuses
 }
 
-// rewrite returns how many rows it has written.
+// rewrite writes the rows and returns their number. After an error some groups are written.
 func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error) {
 	for rows, err := range x.groups {
 		if err != nil {
@@ -47,7 +47,8 @@ func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error)
 		}
 		if err == nil && len(rows) > 0 {
 			rows, err = t.rewriteGroup(context.WithoutCancel(ctx), &x, rows, false)
-			if total += len(rows); x.written != nil && len(rows) > 0 {
+			total += len(rows)
+			if x.written != nil && len(rows) > 0 {
 				x.written(rows)
 			}
 		}
@@ -58,10 +59,10 @@ func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error)
 	return total, ctx.Err()
 }
 
-// chosenToWrite tries the rows, and returns those that can be written and for which before
-// says that they are to be. more is false if the others are to be left as they are.
+// confirmed tries the rows and asks x.confirm. It returns the rows to write, and whether to go on
+// with the next group.
 func (t *Table) confirmed(ctx context.Context, x *rewriting, rows [][]any) (list [][]any, more bool, err error) {
-	if t.catalog.Engine == "" && len(rows) > 0 { // else there are no transactions: nothing could be undone
+	if t.canRollBack() && len(rows) > 0 {
 		rows, err = t.rewriteGroup(ctx, x, rows, true)
 	}
 	if err != nil {
@@ -82,25 +83,31 @@ func (t *Table) confirmed(ctx context.Context, x *rewriting, rows [][]any) (list
 	return list, true, nil
 }
 
-// rewriteGroup writes to rows and returns those that are written, or would be if it is a
-// trial. It tells of those that the database refuses.
-func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, trial bool) (written [][]any, err error) {
+// rewriteGroup writes the rows and returns those that were written. It calls x.refused with
+// those that the database refuses. A trial is rolled back.
+func (t *Table) rewriteGroup(
+	ctx context.Context, x *rewriting, rows [][]any, trial bool,
+) (written [][]any, err error) {
 	w := groupWrite{
 		rows:  len(rows),
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
-		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.rewriteRows(ctx, tx, x, rows[i:i+1]) },
+		one: func(ctx context.Context, tx *sql.Tx, i int) error {
+			return t.rewriteRows(ctx, tx, x, rows[i:i+1])
+		},
 		text: func(i int) (string, int) {
 			text, args := t.rewriteUpdate(x, rows[i:i+1])
 			return text, len(args)
 		},
 		undo: trial,
 	}
-	left, err := db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) { return t.writeGroup(ctx, w) })
+	unwritten, err := db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) {
+		return t.writeGroup(ctx, w)
+	})
 	if err != nil {
 		return nil, err
 	}
 	reasons := make([]error, len(rows))
-	for _, u := range left {
+	for _, u := range unwritten {
 		reasons[u.Index] = u.Err
 	}
 	for i, why := range reasons {
@@ -114,7 +121,7 @@ func (t *Table) rewriteGroup(ctx context.Context, x *rewriting, rows [][]any, tr
 	return written, nil
 }
 
-// rewriteUpdate is the statement that writes to rows, with its arguments.
+// rewriteUpdate returns the statement that writes the rows, and its arguments.
 func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 	set, values := t.bound(x.set, batch{at: x.now})
 	where := t.unwritten(x, rows)
@@ -128,36 +135,41 @@ func (t *layout) unwritten(x *rewriting, rows [][]any) (conds conditions) {
 	return conds
 }
 
-// rewriteRows writes to rows with one statement, and finds out why they are as they were. Of
-// several rows the error only says that not all are written.
+// rewriteRows writes the rows with one statement. The error is [backlog.ErrConflict] if a row no
+// longer meets the conditions, and a *Problem if the database undoes the write.
 func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows [][]any) error {
 	all := int64(len(rows))
 	text, args := t.rewriteUpdate(x, rows)
 	n, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(text), args...))
-	if err != nil || n >= all && (x.mayStillHold || len(t.catalog.Triggers) == 0) {
+	if err != nil {
 		return err
 	}
+	canCheck := !x.mayStillHold && len(t.catalog.Triggers) > 0
+	if n >= all && !canCheck {
+		return nil
+	}
 	still, err := t.countWhere(ctx, tx, t.unwritten(x, rows))
+	hadIt := all == 1 && x.mayStillHold && t.db.CountsChangedOnly // nothing had to be changed
 	switch {
 	case err != nil:
 		return err
 	case still == 0 && n < all:
 		return backlog.ErrConflict
-	case still == 0 || all == 1 && x.mayStillHold && t.db.CountsChangedOnly: // it had all that is written before
+	case still == 0 || hadIt:
 		return nil
 	}
 	return t.writeUndone(x.place)
 }
 
-// An expiry is a set of rows that are to get the dead status.
+// An expiry is a set of pending rows that get the dead status.
 type expiry struct {
-	branch int
+	branch int // the index of their state
 	conditions
-	col   *timeColumn // whose time they are past, which is no condition yet; nil: they are out of retries
-	bound time.Time   // the least time that is not past
+	col   *timeColumn // the time that has passed, which is not yet a condition; nil: they are out of retries
+	bound time.Time   // times before it have passed
 }
 
-// mostShown is how many records Expire reads where all die with one statement.
+// maxReported limits how many records Expire reports if all die with one statement.
 const maxReported = 20
 
 // Expire implements [backlog.Expirer].
@@ -168,28 +180,37 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 				return total, err
 			}
 			if x.col.known() == nil {
-				continue // there is no time to be past
+				continue // no row has a time in this column
 			}
 			x.add(t.pastTimes(x.col, x.bound))
 		}
-		n, done := 0, false
-		if e.Dies == nil {
-			if n, done, err = t.expireAll(ctx, x, e); err != nil {
-				return total, err
-			}
-		}
-		if !done {
-			n, err = t.rewrite(ctx, t.expiring(ctx, x, e))
-		}
-		if total += n; err != nil {
+		n, err := t.expire(ctx, x, e)
+		total += n
+		if err != nil {
 			return total, err
 		}
 	}
 	return total, nil
 }
 
-// expireAll expires the set with one statement. done is false if it must be done by groups:
-// some rows are left as they are, or are refused, or hold texts that compare like times.
+// expire gives the rows of the set the dead status, with one statement if possible, and returns
+// their number.
+func (t *Table) expire(ctx context.Context, x expiry, e backlog.Expiry) (int, error) {
+	if e.Dies == nil {
+		n, done, err := t.expireAll(ctx, x, e)
+		if err != nil {
+			return 0, err
+		}
+		if done {
+			return n, nil
+		}
+	}
+	return t.rewrite(ctx, t.expiring(ctx, x, e))
+}
+
+// expireAll expires the set with one statement. done is false if it must be done by groups,
+// because some rows must be left alone or are refused, or because the column holds texts that
+// only look like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
 	rows, err := t.rows(ctx, selectQuery{columns: aliased(t.selected.exprs), from: t.name, where: x.conditions, limit: maxReported})
 	if err != nil {
@@ -197,11 +218,12 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	}
 	all := len(rows)
 	dying := slices.DeleteFunc(rows, func(row []any) bool { return e.Skips(t.keyOf(row)) || t.isMisread(row, e.Now) })
-	if len(dying) == 0 && all < maxReported { // no write, for which it would have to wait for others
+	if len(dying) == 0 && all < maxReported { // no need to wait for a lock
 		return 0, true, nil
 	}
 	hasTexts := x.col != nil && len(x.col.known().Misfits()) > 0
-	if len(dying) < all || hasTexts || len(t.catalog.Triggers) > 0 { // which may undo it
+	canBeUndone := len(t.catalog.Triggers) > 0
+	if len(dying) < all || hasTexts || canBeUndone {
 		return 0, false, nil
 	}
 	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
@@ -222,7 +244,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	return n, true, err
 }
 
-// expiring is how the set is expired by groups.
+// expiring returns how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
 	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
 	groups := t.groupsByKey(ctx, t.selected.exprs, backlog.MaxGroup, t.unsearched(x.conditions))
@@ -245,7 +267,7 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 	return w
 }
 
-// without leaves out the rows for which skips says so.
+// excluding removes the rows for which skips returns true.
 func excluding(groups iter.Seq2[[][]any, error], skips func([]any) bool) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		for rows, err := range groups {
@@ -256,8 +278,8 @@ func excluding(groups iter.Seq2[[][]any, error], skips func([]any) bool) iter.Se
 	}
 }
 
-// expiries are the rows past one of their times, and those out of retries whose
-// last failure has not made them dead. There are none without a dead status.
+// expiries returns the sets of pending rows that are too old, expired, or out of retries. It
+// returns none without a dead status.
 func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	if !t.HasDead() {
 		return nil
@@ -278,14 +300,15 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	return list
 }
 
+// expireText returns the statement that expires the whole set.
 func (t *layout) expireText(x expiry) string {
 	return t.updateSQL(t.expireSet, x.all())
 }
 
-// Requeue puts the dead and failed records that the filter means back to new, as if
-// they had never been tried, and returns how many. It writes them in groups:
-// after an error some are done. A pass that works on one of them at the same time
-// finds it changed and leaves it so. refused is called with each that the database refuses.
+// Requeue makes the dead and failed records that the filter selects new, as if they had never
+// been tried, and returns their number. It writes them in groups: after an error some are
+// requeued. If a pass is handling one of them, the outcome is not written. refused is called
+// with each record that the database refuses to change.
 func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused func(backlog.Key, error)) (int, error) {
 	c, err := t.selectionOf(f, inspect.Requeued, now)
 	if err != nil {
@@ -299,19 +322,22 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused fu
 	})
 }
 
-// A Discarding is who is called while records are given up. Each function may be nil but
-// Refused.
+// A Discarding is what [Table.Discard] calls. Every function except Refused may be nil.
 type Discarding struct {
-	// Dies is called with every record just before it gets the dead status, once it is known
-	// that its row takes that, as far as the database can tell. It returns whether it
-	// dies; an error ends the work.
-	Dies    func(*inspect.Row) (bool, error)
-	Died    func(*inspect.Row)
-	Refused func(backlog.Key, error) // by the database; the row stays as it was
+	// Dies is called with each record just before it gets the dead status, after a trial has
+	// shown that the row takes it. It returns whether the record dies. An error ends Discard.
+	Dies func(*inspect.Row) (bool, error)
+
+	// Died is called with each record that got the dead status.
+	Died func(*inspect.Row)
+
+	// Refused is called with each record that the database refuses to change.
+	Refused func(backlog.Key, error)
 }
 
-// Discard likewise gives the pending records that the filter means the dead status. The
-// table must have one.
+// Discard gives the pending records that the filter selects the dead status, and returns their
+// number. It writes them in groups: after an error some are discarded. The table must have a
+// dead status.
 func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discarding) (n int, err error) {
 	c, err := t.selectionOf(f, inspect.Discarded, now)
 	if err != nil {
@@ -322,12 +348,12 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 		groups:  t.selectedByKey(ctx, c, t.selected.exprs),
 		refused: func(row []any, why error) { d.Refused(t.keyOf(row), why) },
 	}
-	var wrong error
+	var diesErr error
 	if d.Dies != nil {
 		x.confirm = func(raw []any) (write, more bool) {
 			row := t.displayRow(slices.Clone(raw), now)
-			write, wrong = d.Dies(&row)
-			return write, wrong == nil
+			write, diesErr = d.Dies(&row)
+			return write, diesErr == nil
 		}
 	}
 	if d.Died != nil {
@@ -339,5 +365,5 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 		}
 	}
 	n, err = t.rewrite(ctx, x)
-	return n, cmp.Or(err, wrong)
+	return n, cmp.Or(err, diesErr)
 }

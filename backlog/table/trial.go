@@ -13,18 +13,17 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// Try implements [backlog.Trier]: the settlement is written with its own statement
-// and rolled back, so that the database itself judges constraints, triggers,
-// rights and what the columns hold.
+// Try implements [backlog.Trier]. It writes the settlement and rolls back, so that the database
+// itself checks constraints, triggers, rights and column types.
 func (t *Table) Try(ctx context.Context, s backlog.Settlement) error {
 	f := t.writer.trying(s)
-	if f == nil || t.catalog.Engine != "" { // which has no transactions: nothing could be rolled back
+	if f == nil || !t.canRollBack() {
 		return nil
 	}
-	return t.undone(ctx, f)
+	return t.rollBack(ctx, f)
 }
 
-// trying implements [writer]. The error's text is as long as its column is.
+// trying implements [writer]. It tries the longest text of an error that the column takes.
 func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx) error {
 	if c := t.errorColumn; c != nil {
 		if n := cmp.Or(c.MaxLength, c.MaxBytes); n > 0 {
@@ -41,9 +40,9 @@ func (t batchWriter) trying(s backlog.Settlement) func(context.Context, *sql.Tx)
 // texts implements [writer].
 func (t batchWriter) texts() []string { return nil }
 
-// undone calls f in a transaction that is undone. What the database has refused in it is
-// returned as a [*backlog.Refusal].
-func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+// rollBack calls f in a transaction and rolls it back. If the database refuses a write, it
+// returns a [*backlog.Refusal].
+func (t *Table) rollBack(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 	err := t.db.Do(ctx, func(ctx context.Context) error {
 		return t.inTx(ctx, true, func(tx *sql.Tx) error {
 			for _, text := range t.text.Trial {
@@ -54,21 +53,25 @@ func (t *Table) undone(ctx context.Context, f func(context.Context, *sql.Tx) err
 			return f(ctx, tx)
 		})
 	})
-	if p := (*Problem)(nil); err != nil && t.db.Write != t.db.Read && errors.As(t.db.CheckRights(ctx), &p) {
-		return &backlog.Refusal{Reach: backlog.EveryRow, Err: p} // it is a file, which cannot be opened to be written to
+	if err != nil && t.db.Write != t.db.Read { // a file, which may be read-only
+		var p *Problem
+		if errors.As(t.db.CheckRights(ctx), &p) {
+			return &backlog.Refusal{Reach: backlog.EveryRow, Err: p}
+		}
 	}
 	var u *refusedWrite
 	if errors.As(err, &u) {
-		return t.refusalOf(ctx, u) // the transaction has ended: it may have the only connection
+		return t.refusalOf(ctx, u) // after the transaction, which may have had the only connection
 	}
 	return err
 }
 
-// try tries the settlement in a transaction that its caller undoes: the row is
-// locked as it was read, the outcome written, and the row judged as it stands then.
+// try tries a settlement, in a transaction that the caller rolls back: it locks the row if that
+// is as it was read, writes the outcome, and checks the row afterwards.
 func (t *Table) try(ctx context.Context, tx *sql.Tx, x batchUpdate, r *backlog.Record) error {
 	find, key := t.lockText(x.batch)
-	switch rows, err := db.QueryTexts(ctx, tx, t.text.Rebind(find+t.text.NoWait), key...); {
+	rows, err := db.QueryTexts(ctx, tx, t.text.Rebind(find+t.text.NoWait), key...)
+	switch {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
 		return fmt.Errorf("%w: row %v", backlog.ErrLocked, r.Key)
 	case err != nil:
@@ -85,32 +88,40 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x batchUpdate, r *backlog.R
 	case n > 1:
 		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.checkWritten(ctx, tx, x.batch, n)}
 	}
-	return t.stillPending(ctx, tx, x, r.Key)
+	return t.checkState(ctx, tx, x, r.Key)
 }
 
-// stillPending judges the row as the write has left it. The texts of two statuses
-// can differ and be the same to the database: to a collation that takes 'New' for
-// 'NEW', that knows no accents, or no spaces at the end.
-func (t *Table) stillPending(ctx context.Context, tx *sql.Tx, x batchUpdate, key backlog.Key) error {
+// checkState checks the state of a row that was written. Two statuses that differ as texts can
+// be equal to the database, depending on the collation: New and NEW, or texts that differ by
+// accents or by spaces at the end.
+func (t *Table) checkState(ctx context.Context, tx *sql.Tx, x batchUpdate, key backlog.Key) error {
 	row := t.withKey(key)
 	row.add(t.where.cond, nil)
 	text, args := selectQuery{columns: []string{t.stateIndexExpr(strconv.Itoa)}, from: t.name, where: row}.sql()
-	standing := len(t.states) // of a row that the filter leaves out
-	err := tx.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&standing)
+	index := len(t.states) // stays so if the row no longer meets table.where
+	err := tx.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&index)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if standing >= len(t.states) {
-		return nil
+	if index >= len(t.states) {
+		return nil // it is not pending
 	}
-	fresh := t.states[standing].lane == backlog.Fresh
-	state := map[bool]string{true: "new", false: "in error"}[fresh]
-	hint := "write what does not meet the condition of " + strings.TrimPrefix(state, "in ")
-	record := map[backlog.RowState]string{backlog.RowSuccess: "record that succeeded", backlog.RowDead: "dead record"}[x.target]
-	switch ends := x.target == backlog.RowSuccess || x.target == backlog.RowDead && t.HasDead(); {
-	case ends && len(t.catalog.Triggers) > 0:
+	fresh := t.states[index].lane == backlog.Fresh
+	state := "in error"
+	hint := "write what does not meet the condition of error"
+	if fresh {
+		state = "new"
+		hint = "write what does not meet the condition of new"
+	}
+	record := "dead record"
+	if x.target == backlog.RowSuccess {
+		record = "record that succeeded"
+	}
+	isFinal := t.isFinal(x.target)
+	switch {
+	case isFinal && len(t.catalog.Triggers) > 0:
 		return t.undoneWrite(statusSettings[x.target], x, t.writeUndone(statusSettings[x.target]))
-	case ends:
+	case isFinal:
 		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", statusSettings[x.target], x.shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():
 	case t.policy.counts():

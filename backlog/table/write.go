@@ -11,37 +11,37 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// A groupWrite is how a group of rows is written: see [Table.writeGroup]. What is done in a
-// transaction is undone where one of the functions fails.
+// A groupWrite says how [Table.writeGroup] writes a group of rows. If one of its functions
+// fails, the transaction is rolled back.
 type groupWrite struct {
-	rows int // of the group
+	rows int // their number
 
-	// prepare is called before the transaction begins, since that may have the only
+	// prepare is called before the transaction begins, since a transaction may take the only
 	// connection. It reports whether there is anything to write. Nil: there is.
 	prepare func(context.Context) (bool, error)
 
-	// whole writes all rows. It returns [backlog.ErrConflict] where they are not all as
-	// they should be.
+	// whole writes all rows. It returns [backlog.ErrConflict] if one of them is not as it was
+	// read.
 	whole func(context.Context, *sql.Tx) error
 
-	// one writes the row of that number. It returns [backlog.ErrConflict] where that is
-	// no longer as it was read, and a *Problem where the database leaves it as it was.
+	// one writes the row with the index. It returns [backlog.ErrConflict] if the row is not as
+	// it was read, and a *Problem if the database undoes the write.
 	one func(context.Context, *sql.Tx, int) error
 
-	// text returns the statement that writes the row of that number, and how many
-	// arguments it has; "": it is not known beforehand.
+	// text returns the statement that writes the row with the index, and the number of its
+	// arguments. It returns "" if the statement depends on what the row has.
 	text func(int) (string, int)
 
-	undo bool // it is a trial, of which nothing stays
+	undo bool // roll back at the end: it is a trial
 }
 
-// writeGroup writes a group in one transaction. It returns the rows that are not written,
-// which stay as they were: with [backlog.ErrConflict] where others have changed them, else
-// with the reason for which the database refuses them. After an error nothing is written
-// or, where it is a commitError, that is unknown.
+// writeGroup writes a group of rows in one transaction. It returns the rows that were not
+// written: with [backlog.ErrConflict] if they are not as they were read, otherwise with the
+// error by which the database refuses them. After an error nothing is written, except that this
+// is unknown after a commitError.
 //
-// The group is written as a whole. Only where that cannot be, each row is written behind a
-// savepoint, to tell which the database refuses.
+// First the group is written as a whole. If that fails, each row is written after a savepoint,
+// to find out which rows the database refuses.
 func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettled, error) {
 	err := t.writeWhole(ctx, &w)
 	if !t.mayBeOfRow(err) {
@@ -58,62 +58,68 @@ func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettl
 	return t.refused(ctx, &w, reasons)
 }
 
+// writeWhole writes all rows of the group, or none.
 func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
 	if w.prepare != nil {
-		some, err := w.prepare(ctx)
-		if err != nil || !some {
+		isNeeded, err := w.prepare(ctx)
+		if err != nil || !isNeeded {
 			return err
 		}
 	}
 	return t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.whole(ctx, tx) })
 }
 
-// isOfRow reports whether the error is about a row, and others can be written.
+// isOfRow reports whether the error is about one row, so that other rows can be written.
 func (t *Table) isOfRow(err error) bool {
 	return errors.Is(err, backlog.ErrConflict) || errors.As(err, new(*Problem)) || t.db.Class(err) == db.Refused
 }
 
-// mayBeOfRow reports whether the error is about a row, or may be: the database has answered
-// with an error that is known to be of a statement, or not known at all. A trigger can fail in
-// every way.
+// mayBeOfRow reports whether the error can be about one row. This includes errors of the
+// database that have no known class, and denials: a trigger can fail with any error.
 func (t *Table) mayBeOfRow(err error) bool {
+	if t.isOfRow(err) {
+		return true
+	}
 	class := t.db.Class(err)
-	return t.isOfRow(err) || (class == db.Other || class == db.Denied) && t.db.IsServerError(err)
+	return (class == db.Other || class == db.Denied) && t.db.IsServerError(err)
 }
 
-// errLosses says that too many rows have ended the transaction that they were written in.
+// errEndedTransactions means that too many rows have ended the transaction that wrote them.
 var errEndedTransactions = errors.New("rows have ended their transaction")
 
-// mostLosses is how often rowByRow begins anew: each time it writes all rows again.
+// maxRestarts limits how often rowByRow begins anew. Each time it writes all rows again.
 const maxRestarts = 10
 
-// rowByRow writes each row behind a savepoint, in one transaction, and sets the reasons of
-// those that are not written.
+// rowByRow writes each row after a savepoint, in one transaction. It sets reasons[i] if the
+// i-th row is not written, and skips rows that have a reason already.
 func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) error {
 	for range maxRestarts {
-		lost := false
+		ended := false
 		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) (err error) {
 			for i := range reasons {
 				if reasons[i] != nil {
 					continue
 				}
-				if lost, err = t.writeOne(ctx, tx, w, i, &reasons[i]); err != nil {
+				ended, err = t.writeOne(ctx, tx, w, i, &reasons[i])
+				if err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if err == nil || !lost || ctx.Err() != nil {
+		if err == nil || !ended || ctx.Err() != nil {
 			return err
 		}
 	}
 	return errEndedTransactions
 }
 
-// writeOne writes a row behind a savepoint, or undoes that and sets the reason. lost says
-// that a trigger has ended the transaction, as RAISE(ROLLBACK) does: the others have to
-// be written anew.
-func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *groupWrite, i int, reason *error) (lost bool, err error) {
+// writeOne writes the i-th row after a savepoint. If the row is refused, it rolls back to the
+// savepoint and sets the reason. ended reports that a trigger has ended the transaction, as
+// RAISE(ROLLBACK) does, so that the other rows must be written anew.
+func (t *Table) writeOne(
+	ctx context.Context, tx *sql.Tx, w *groupWrite, i int, reason *error,
+) (ended bool, err error) {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
 		return false, err
 	}
@@ -125,15 +131,15 @@ func (t *Table) writeOne(ctx context.Context, tx *sql.Tx, w *groupWrite, i int, 
 	if err != nil {
 		_, err = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT one")
 	}
-	if err == nil { // else savepoints would lie one in the other
+	if err == nil { // so that savepoints do not nest
 		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT one")
 	}
-	lost = err != nil && *reason != nil && t.db.Class(err) == db.Other
-	return lost, err
+	ended = err != nil && *reason != nil && t.db.Class(err) == db.Other
+	return ended, err
 }
 
-// rowsApart writes each row in a transaction of its own, but for those that have a reason
-// already: some constraints speak up only when a transaction is committed.
+// rowsApart writes each row in a transaction of its own, since some constraints are checked
+// only at the commit. It skips rows that have a reason already.
 func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) error {
 	for i := range reasons {
 		if reasons[i] != nil {
@@ -148,33 +154,38 @@ func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) e
 	return nil
 }
 
-// refused returns the rows that have a reason for not being written. An error that may be
-// about a row is about it where the database has taken another one, or understands the
-// statement; else nothing is written, and it is the error of the whole.
-func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) (left []backlog.Unsettled, _ error) {
+// refused returns the rows that have a reason for not being written.
+//
+// A doubtful reason is one that may be about the row or about the statement. It is about the
+// row if the database has accepted another row, or if it can plan the statement. Otherwise it
+// is returned as the error of the whole group.
+func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]backlog.Unsettled, error) {
+	var unwritten []backlog.Unsettled
 	var doubtful *backlog.Unsettled
 	for i, reason := range reasons {
 		if reason == nil {
 			continue
 		}
-		left = append(left, backlog.Unsettled{Index: i, Err: reason})
+		unwritten = append(unwritten, backlog.Unsettled{Index: i, Err: reason})
 		if doubtful == nil && !t.isOfRow(reason) {
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}
-	if doubtful == nil || len(left) < w.rows {
-		return left, nil
+	if doubtful == nil || len(unwritten) < w.rows {
+		return unwritten, nil
 	}
 	text, n := w.text(doubtful.Index)
 	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
 		return nil, doubtful.Err
 	}
-	return left, nil
+	return unwritten, nil
 }
 
-// settleGroup writes a group of settlements within the time that a statement may take.
-// Where a commit has broken, their records are marked as unsure.
-func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w groupWrite) ([]backlog.Unsettled, error) {
+// settleGroup writes a group of settlements, within the time limit of a statement. It marks
+// their records as unsure if the commit fails, and as sure after a later success.
+func (t *Table) settleGroup(
+	ctx context.Context, group []backlog.Settlement, w groupWrite,
+) ([]backlog.Unsettled, error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
@@ -182,24 +193,29 @@ func (t *Table) settleGroup(ctx context.Context, group []backlog.Settlement, w g
 		return nil, fmt.Errorf("a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
 	return db.Get(ctx, t.db, func(ctx context.Context) ([]backlog.Unsettled, error) {
-		left, err := t.writeGroup(ctx, w)
-		broken := errors.As(err, new(commitError))
+		unsettled, err := t.writeGroup(ctx, w)
+		isUnknown := errors.As(err, new(commitError))
+		isCertain := err == nil && !w.undo
 		for i := range group {
-			if r := group[i].Record; broken || r.Unsure && err == nil && !w.undo {
-				r.Unsure = broken
+			r := group[i].Record
+			switch {
+			case isUnknown:
+				r.Unsure = true
+			case r.Unsure && isCertain:
+				r.Unsure = false
 			}
 		}
-		return left, err
+		return unsettled, err
 	})
 }
 
-// InTx calls f in a transaction that writes, and undoes what f has done when that
-// returns an error or panics.
+// InTx calls f in a transaction that writes, and commits. It rolls back if f returns an error
+// or panics.
 func (t *Table) InTx(ctx context.Context, f func(*sql.Tx) error) error {
 	return t.inTx(ctx, false, f)
 }
 
-// inTx is InTx, which undoes what f has done in any case where undo says so.
+// inTx is [Table.InTx], which always rolls back if undo is set.
 func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) error {
 	conn, err := t.db.Write.Conn(ctx)
 	if err != nil {
@@ -210,8 +226,8 @@ func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) erro
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()     // after a panic, too, else the connection would wait for it for ever
-	if t.catalog.Deferred { // what would object only at the end is to say so at the statement, which belongs to a row
+	defer tx.Rollback()     // after a panic, too: otherwise the connection would never be released
+	if t.catalog.Deferred { // an error at the statement belongs to a row, one at the commit does not
 		_, err = tx.ExecContext(ctx, t.text.CheckNow)
 	}
 	if err == nil {
@@ -229,13 +245,13 @@ func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) erro
 	return err
 }
 
-// A commitError is an error of a commit. Where the connection broke, it is unknown
-// whether what came before it is written.
+// A commitError is an error of a commit. If the connection broke, it is unknown whether the
+// transaction was committed.
 type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// noteWarnings notes what the rollback before it has left behind.
+// noteWarnings notes what the database warns of after the rollback of a trial.
 func (t *Table) noteWarnings(ctx context.Context, conn *sql.Conn) error {
 	if t.text.WarningsQuery == "" {
 		return nil
