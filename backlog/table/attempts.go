@@ -15,15 +15,15 @@ import (
 	"backlog/internal/lists"
 )
 
-// An attemptWriter writes the outcomes of attempts, under the refresh policy. A group is written
-// in one transaction that reads its rows first and keeps them from others.
+// An attemptWriter writes the outcomes of attempts, under the refresh policy. It writes a group
+// in one transaction, which first reads and locks the rows.
 //
-// The mapping's statuses only show what is so: those that are Explicit are written when an attempt
-// ends, new and error while the row goes on, success when no further start is planned, dead
-// when it is disabled. A start and a skipped attempt write none.
+// Under this policy the statuses of the mapping are only for display. Those that are Explicit
+// are written when an attempt ends: new and error while another start is planned, success when
+// none is, dead when the row is disabled. A start and a skipped attempt write no status.
 type attemptWriter struct{ *Table }
 
-// refreshing returns the columns of the refresh policy, for what is only about attempts.
+// refreshing returns the columns of the refresh policy, or a *Problem without that policy.
 func (t *Table) refreshing() (*attemptColumns, error) {
 	if t.refresh == nil {
 		return nil, problem("set Policy of the mapping to the columns of the refresh policy",
@@ -39,7 +39,8 @@ func (t *Table) Overdue(ctx context.Context, now time.Time, after backlog.Cursor
 		return nil, err
 	}
 	list, err := t.attemptRecords(ctx, t.overdueQuery(now, after, limit))
-	return slices.DeleteFunc(list, func(r backlog.Record) bool { return r.Memory.Deadline.After(now) }), err
+	isInTime := func(r backlog.Record) bool { return r.Memory.Deadline.After(now) } // SQL compares only in the form's step
+	return slices.DeleteFunc(list, isInTime), err
 }
 
 // Running implements [backlog.Beginner].
@@ -64,7 +65,8 @@ func (t *Table) attemptRecords(ctx context.Context, q selectQuery) ([]backlog.Re
 	})
 }
 
-// CountAttempts counts the rows by the words of [inspect.State]. The table is mapped for the refresh policy.
+// CountAttempts counts the rows by the words of [inspect.State]. It needs a mapping for the
+// refresh policy.
 func (t *Table) CountAttempts(ctx context.Context) (map[string]int, error) {
 	c, err := t.refreshing()
 	if err != nil {
@@ -78,20 +80,22 @@ func (t *Table) Begin(ctx context.Context, group []backlog.Settlement) ([]backlo
 	if _, err := t.refreshing(); err != nil {
 		return nil, err
 	}
-	lefts := make([]*backlog.Memory, len(group))
-	left, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, lefts, mayBegin))
+	memories := make([]*backlog.Memory, len(group))
+	unsettled, err := t.settleGroup(ctx, group, attemptWriter{t}.writing(group, memories, mayBegin))
 	for i := range group {
-		if err == nil && lefts[i] != nil {
-			group[i].Record.Memory = lefts[i]
+		if err == nil && memories[i] != nil {
+			group[i].Record.Memory = memories[i]
 		}
 	}
-	return left, err
+	return unsettled, err
 }
 
-// begun reports whether a row may start.
+// mayBegin reports whether an attempt may start: the row is as it was read, and enabled. now is
+// what the row remembers now.
 func mayBegin(g *backlog.Settlement, now *backlog.Memory) bool {
 	read := g.Record.Memory
-	return now.UID == read.UID && now.Next.Equal(read.Next) && now.Deadline.Equal(read.Deadline) && !now.Disabled
+	isUnchanged := now.UID == read.UID && now.Next.Equal(read.Next) && now.Deadline.Equal(read.Deadline)
+	return isUnchanged && !now.Disabled
 }
 
 // settling implements [writer].
@@ -99,11 +103,13 @@ func (t attemptWriter) settling(group []backlog.Settlement) groupWrite {
 	return t.writing(group, make([]*backlog.Memory, len(group)), t.guard.mayEnd)
 }
 
-// ended reports whether an attempt may end. A row that was saved during it keeps what was saved:
-// a start writes no next one before its deadline. A success ends its failures all the same.
+// mayEnd reports whether an attempt may end: it is still running. If the row was saved during the
+// attempt, mayEnd changes the settlement so that the row keeps the next start that was saved. A
+// save is recognized by a next start before the deadline, which no start writes.
 func (guard rowGuard) mayEnd(g *backlog.Settlement, now *backlog.Memory) bool {
 	read := g.Record.Memory
-	if g.Memory.Deadline.IsZero() && !now.Next.IsZero() && now.Next.Before(now.Deadline) {
+	wasSaved := !now.Next.IsZero() && now.Next.Before(now.Deadline)
+	if g.Memory.Deadline.IsZero() && wasSaved {
 		next := *read
 		next.UID = ""
 		next.Deadline = time.Time{}
@@ -113,42 +119,46 @@ func (guard rowGuard) mayEnd(g *backlog.Settlement, now *backlog.Memory) bool {
 		}
 		g.Memory = &next
 	}
-	stopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save that has emptied it
-	return !stopped && guard.holds(read, now)
+	wasStopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // a save emptied the deadline
+	return !wasStopped && guard.holds(read, now)
 }
 
-// isWritten reports whether a commit that seemed to be lost has started the attempt, or
-// ended it. What somebody has saved since then stays.
+// alreadyWritten reports whether the row is as after the settlement: a commit that failed before
+// succeeded after all, and has started or ended the attempt.
 func alreadyWritten(g *backlog.Settlement, now *backlog.Memory) bool {
-	if now.UID != "" && now.UID == g.Memory.UID && now.UID != g.Record.Memory.UID {
+	isStarted := now.UID != "" && now.UID == g.Memory.UID && now.UID != g.Record.Memory.UID
+	if isStarted {
 		return true
 	}
-	return g.Record.Unsure && g.Record.Memory.UID != "" && now.UID == "" && now.Deadline.IsZero() && now.AttemptNo == g.Memory.AttemptNo
+	wasRunning := g.Record.Memory.UID != ""
+	isIdle := now.UID == "" && now.Deadline.IsZero()
+	return g.Record.Unsure && wasRunning && isIdle && now.AttemptNo == g.Memory.AttemptNo
 }
 
-// writing is how a group is written, by what the rows have now. lefts becomes what the rows
-// have then, nil where nothing is written.
+// writing returns how a group is written. may decides for each row, given what it remembers now.
+// memories is filled with what the rows remember afterwards, nil if nothing is written.
 func (t attemptWriter) writing(
-	group []backlog.Settlement, lefts []*backlog.Memory, may func(*backlog.Settlement, *backlog.Memory) bool,
+	group []backlog.Settlement, memories []*backlog.Memory, may func(*backlog.Settlement, *backlog.Memory) bool,
 ) groupWrite {
 	rows := func(ctx context.Context, tx *sql.Tx, from, to int) error {
-		states, err := t.lockStates(ctx, tx, group[from:to], "")
+		locked, err := t.lockRows(ctx, tx, group[from:to], "")
 		if err != nil {
 			return err
 		}
-		prepared := make(map[string]*sql.Stmt) // which are few
+		prepared := make(map[string]*sql.Stmt) // a few texts
 		for i := from; i < to; i++ {
 			g := group[i]
-			now := states[g.Record.Key.Hash()]
-			lefts[i] = now
+			now := locked[g.Record.Key.Hash()]
+			memories[i] = now
 			if now != nil && alreadyWritten(&g, now) {
 				continue
 			}
-			lefts[i] = nil
+			memories[i] = nil
 			if now == nil || !may(&g, now) {
 				return backlog.ErrConflict
 			}
-			if lefts[i], err = t.writeRow(ctx, tx, prepared, &g, now); err != nil {
+			memories[i], err = t.writeRow(ctx, tx, prepared, &g, now)
+			if err != nil {
 				return err
 			}
 		}
@@ -165,13 +175,13 @@ func (t attemptWriter) writing(
 	}
 }
 
-// writeRow writes to a row, and returns what it has then.
+// writeRow writes to a row that remembers now, and returns what it remembers afterwards.
 func (t attemptWriter) writeRow(
 	ctx context.Context, tx *sql.Tx, prepared map[string]*sql.Stmt, g *backlog.Settlement, now *backlog.Memory,
 ) (*backlog.Memory, error) {
-	w, left := t.refreshWrite(g, g.Record.Memory, now)
+	w, after := t.refreshWrite(g, g.Record.Memory, now)
 	if w.text == "" {
-		return &left, nil
+		return &after, nil
 	}
 	stmt := prepared[w.text]
 	if stmt == nil {
@@ -182,44 +192,46 @@ func (t attemptWriter) writeRow(
 		prepared[w.text] = stmt
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.args...))
-	if err == nil && n == 0 && !t.db.CountsChangedOnly { // though the row is locked
+	if err == nil && n == 0 && !t.db.CountsChangedOnly { // although the row is there and locked
 		err = t.writeUndone("policy.refresh")
 	}
 	if err == nil && len(t.catalog.Triggers) > 0 {
-		err = t.checkState(ctx, tx, g, &left)
+		err = t.checkMemory(ctx, tx, g, &after)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &left, nil
+	return &after, nil
 }
 
-// keptState returns an error if a trigger has left the row, which has just been written, another
-// state than that.
-func (t attemptWriter) checkState(ctx context.Context, tx *sql.Tx, g *backlog.Settlement, state *backlog.Memory) error {
-	rows, err := t.lockStates(ctx, tx, []backlog.Settlement{*g}, "")
+// checkMemory returns an error if a row that was just written remembers something else than
+// expected, because of a trigger.
+func (t attemptWriter) checkMemory(
+	ctx context.Context, tx *sql.Tx, g *backlog.Settlement, expected *backlog.Memory,
+) error {
+	rows, err := t.lockRows(ctx, tx, []backlog.Settlement{*g}, "")
 	if err != nil {
 		return err
 	}
 	now := rows[g.Record.Key.Hash()]
-	if now == nil || !t.refresh.same(now, state) {
+	if now == nil || !t.refresh.same(now, expected) {
 		return t.writeUndone("policy.refresh")
 	}
 	return nil
 }
 
-// trying implements [writer]. A start, whose state has a deadline, is written to its row; an
-// end is written behind a start. Both are read again, since a trigger, or a column that holds
-// less, may have made something else of them.
+// trying implements [writer]. A settlement with a deadline is a start and is tried alone. An end
+// is tried after a start.
 func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.Tx) error {
 	from, _ := allAttemptColumns()
 	steps := []backlog.Settlement{g}
-	began := *g.Memory
-	if !began.Deadline.IsZero() {
-		began.UID = from.UID // as long as one
+	isStart := !g.Memory.Deadline.IsZero()
+	if isStart {
+		began := *g.Memory
+		began.UID = from.UID // of the usual length
 		steps[0].Memory = &began
 	} else {
-		began = *g.Record.Memory
+		began := *g.Record.Memory
 		began.UID = from.UID
 		began.Deadline = g.At.Add(time.Hour)
 		began.Next = began.Deadline
@@ -230,10 +242,13 @@ func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.T
 	return func(ctx context.Context, tx *sql.Tx) error { return t.trySteps(ctx, tx, steps) }
 }
 
-// trySteps writes the steps, one after the other, to a row that is as it was read.
+// trySteps writes the settlements, one after the other, to a row that is as it was read. It reads
+// the row after each of them, since a trigger or a narrow column may have changed what was
+// written.
 func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
-	key, read := steps[0].Record.Key, steps[0].Record.Memory
-	rows, err := t.lockStates(ctx, tx, steps[:1], t.text.NoWait)
+	key := steps[0].Record.Key
+	read := steps[0].Record.Memory
+	rows, err := t.lockRows(ctx, tx, steps[:1], t.text.NoWait)
 	now := rows[key.Hash()]
 	switch {
 	case t.db.Class(err) == db.Busy && t.text.NoWait != "":
@@ -244,17 +259,18 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 		return backlog.ErrConflict
 	}
 	for _, g := range steps {
-		w, left := t.refreshWrite(&g, now, now)
+		w, after := t.refreshWrite(&g, now, now)
 		if w.text != "" {
 			if _, err := tx.ExecContext(ctx, t.text.Rebind(w.text), w.args...); err != nil {
 				return t.refusedWrite("policy.refresh", w, err)
 			}
 		}
-		if rows, err = t.lockStates(ctx, tx, steps[:1], ""); err != nil {
+		rows, err = t.lockRows(ctx, tx, steps[:1], "")
+		if err != nil {
 			return err
 		}
 		now = rows[key.Hash()]
-		if now == nil || !t.refresh.same(now, &left) {
+		if now == nil || !t.refresh.same(now, &after) {
 			err := problem("look at the triggers of the table, and at the types of the policy's columns",
 				"policy.refresh: with %s a row of table %s is not as it was written", w.shown(t.text), t.m.Name)
 			if len(t.catalog.Triggers) > 0 {
@@ -266,50 +282,59 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 	return nil
 }
 
-// refreshWrite returns what the settlement writes to the row that has the state now, what
-// differs from the state from, and what the row has then. An end writes a status: success where no further start is
-// planned, dead where the row is disabled. RowNew and RowOther end no attempt.
-func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w batchUpdate, left backlog.Memory) {
-	was := *from // as far as the customer's text goes
+// refreshWrite returns the UPDATE that writes the difference between the memory from and the
+// settlement's memory to a row, and what the row remembers afterwards. The row remembers now,
+// which differs from from if somebody has saved it.
+//
+// The end of an attempt also writes a status: success if no start is planned, dead if the row is
+// disabled. The targets RowNew and RowOther are not the end of an attempt.
+func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w batchUpdate, after backlog.Memory) {
+	old := *from
 	if now.Disabled {
-		was.Reason = s.Memory.Reason // the one who disabled it has said why
+		old.Reason = s.Memory.Reason // keep the reason of the one who disabled the row
 	} else if s.Target == backlog.RowSuccess || s.Target == backlog.RowDead {
-		was.Reason = now.Reason // a worker may have changed it
+		old.Reason = now.Reason // a worker may have changed it
 	}
 	w.batch = batch{batchKey: batchKey{target: s.Target}, rows: []*backlog.Settlement{s}, at: s.At}
-	columns, values, left := t.refresh.changes(&was, s.Memory, now, s.At)
+	columns, values, after := t.refresh.changes(&old, s.Memory, now, s.At)
 	for i, v := range values {
 		w.set = append(w.set, setClause{column: columns[i], valueOf: func(*backlog.Settlement) any { return v }})
 	}
-	a, shown := t.updates[s.Target%backlog.RowOther], s.Target
-	goesOn := !left.Next.IsZero()
-	if goesOn && shown == backlog.RowSuccess {
-		shown = backlog.RowNew
-	} else if goesOn && shown == backlog.RowDead {
-		shown = backlog.RowError
+	status := s.Target
+	goesOn := !after.Next.IsZero()
+	if goesOn && status == backlog.RowSuccess {
+		status = backlog.RowNew
+	} else if goesOn && status == backlog.RowDead {
+		status = backlog.RowError
 	}
 	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
-		w.set = append(w.set, t.updates[shown].status...)
+		w.set = append(w.set, t.updates[status].status...)
 	}
 	if len(w.set) == 0 {
-		return w, left
+		return w, after
 	}
-	w.set, w.args = t.bound(onceEach(append(w.set, a.others...)), w.batch)
+	others := t.updates[s.Target%backlog.RowOther].others // RowOther writes those of RowNew, which count no attempt
+	w.set, w.args = t.bound(onceEach(append(w.set, others...)), w.batch)
 	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)
-	return w, left
+	return w, after
 }
 
 // targets implements [writer].
 func (t attemptWriter) targets(now time.Time) (list []batchUpdate) {
 	from, to := allAttemptColumns()
-	goesOn := to
-	goesOn.Next = from.Next.Add(time.Hour)
-	for _, s := range []backlog.Settlement{
-		{Target: backlog.RowNew, Memory: &to}, {Target: backlog.RowError, Memory: &to}, {Target: backlog.RowDead, Memory: &to},
-		{Target: backlog.RowSuccess, Memory: &to}, {Target: backlog.RowSuccess, Memory: &goesOn},
-	} {
-		s.At, s.Record = now, new(backlog.Record) // without a key
+	planned := to
+	planned.Next = from.Next.Add(time.Hour)
+	outcomes := []backlog.Settlement{
+		{Target: backlog.RowNew, Memory: &to},
+		{Target: backlog.RowError, Memory: &to},
+		{Target: backlog.RowDead, Memory: &to},
+		{Target: backlog.RowSuccess, Memory: &to},
+		{Target: backlog.RowSuccess, Memory: &planned},
+	}
+	for _, s := range outcomes {
+		s.At = now
+		s.Record = new(backlog.Record) // without a key
 		w, _ := t.refreshWrite(&s, &from, &from)
 		list = append(list, w)
 	}
@@ -327,7 +352,7 @@ func (t attemptWriter) texts() []string {
 	return []string{text, t.overdueReading(time.Time{}).Query}
 }
 
-// overdueReading is the query for attempts past their deadlines.
+// overdueReading returns the query for attempts past their deadlines.
 func (t *layout) overdueReading(now time.Time) Reading {
 	running := t.refresh.running
 	deadline := pendingState{filter: filter{cond: running}, indexCond: running}
@@ -383,7 +408,8 @@ func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostB
 			continue
 		}
 		size += sizeOf(row...)
-		rec = t.recordOf(row, min(max(rec.Memory.AttemptNo-1, 0), 1)) // as it was before its start
+		state := min(max(rec.Memory.AttemptNo-1, 0), 1) // before this attempt: fresh, or failed
+		rec = t.recordOf(row, state)
 		if deadline := t.refresh.cols[mapping.DeadlineAt]; deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: datedSegment, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}
@@ -392,18 +418,21 @@ func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostB
 	return list, rows.Err()
 }
 
-// lockStates returns the states of the group's rows, by the hashes of their keys, and
-// keeps the rows from others until the end of the transaction.
-func (t *Table) lockStates(ctx context.Context, tx *sql.Tx, group []backlog.Settlement, how string) (map[uint64]*backlog.Memory, error) {
+// lockRows locks the rows of the group until the end of the transaction, and returns what they
+// remember, by the hashes of their keys. noWait is "", or the clause by which a locked row is an
+// error at once.
+func (t *Table) lockRows(
+	ctx context.Context, tx *sql.Tx, group []backlog.Settlement, noWait string,
+) (map[uint64]*backlog.Memory, error) {
 	var where conditions
 	keys := lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })
 	where.add(t.text.KeyIn(t.key, len(group)), db.AppendKeys(nil, keys...))
 	q := t.recordsQuery(where, t.selected.bareExprs)
-	q.lock = t.text.LockRow + how
+	q.lock = t.text.LockRow + noWait
 	list, err := t.records(ctx, tx, q, math.MaxInt)
-	now := make(map[uint64]*backlog.Memory, len(list))
+	memories := make(map[uint64]*backlog.Memory, len(list))
 	for i := range list {
-		now[list[i].Key.Hash()] = list[i].Memory
+		memories[list[i].Key.Hash()] = list[i].Memory
 	}
-	return now, err
+	return memories, err
 }
