@@ -10,11 +10,12 @@ import (
 	"backlog/backlog/table/timeform"
 )
 
-// Count counts the rows at a time, as [inspect.Counts] says.
+// Count counts the rows at the time now, as [inspect.Counts] says. edges are the ages that
+// separate the bands, ascending.
 func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration) (c inspect.Counts, err error) {
 	c.Bands = make([]inspect.Band, len(edges))
 	for _, col := range []*timeColumn{t.inserted, t.eligible, t.expires} {
-		if err = t.discoverForm(ctx, col); err != nil {
+		if err := t.discoverForm(ctx, col); err != nil {
 			return c, err
 		}
 	}
@@ -22,17 +23,20 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	if t.status == "" {
 		status = t.stateIndexExpr(t.stateLabel)
 	}
-	if c.ByStatus, err = t.countBy(ctx, status); err != nil {
+	c.ByStatus, err = t.countBy(ctx, status)
+	if err != nil {
 		return c, err
 	}
 	for _, b := range t.states {
-		again, exhausted := t.retryConditions(b)
-		if b.cond = again; again != "" {
+		retried, exhausted := t.retryConditions(b)
+		if retried != "" {
+			b.cond = retried
 			if err := t.countState(ctx, b, now, edges, &c); err != nil {
 				return c, err
 			}
 		}
-		if b.cond = exhausted; exhausted != "" {
+		if exhausted != "" {
+			b.cond = exhausted
 			n := 0
 			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.inState(b)}.sql()
 			if err := t.db.QueryOne(ctx, text, args, &n); err != nil {
@@ -44,7 +48,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return c, nil
 }
 
-// countBy counts the rows by the values of an expression as text; NULL is "NULL".
+// countBy counts the rows by the value of an expression, as text. NULL is "NULL".
 func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error) {
 	text, args := selectQuery{columns: []string{expr, "count(*)"}, from: t.name, where: allOf(t.where.cond), grouped: true}.sql()
 	groups, err := db.QueryValues(ctx, t.db, text, args, 2)
@@ -60,29 +64,29 @@ func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error
 	return counts, err
 }
 
-// band returns an expression for the number of the band that a row's date of insertion is in:
-// from 0 on, one more than the last edge's if it is beyond, or one of the negative ones below.
+// bandExpr returns an SQL expression for the age band of a row: an index of edges, len(edges) for
+// rows older than the last edge, or one of the negative numbers below.
 func (t *layout) bandExpr(now time.Time, edges []time.Duration) (expr string, args []any) {
-	expr = "CASE WHEN " + never + " THEN -1"
-	add := func(band int, cond string, a ...any) {
+	expr = fmt.Sprintf("CASE WHEN %s THEN %d", never, bandUnreadable)
+	add := func(band int, cond string, condArgs ...any) {
 		if cond != "" {
-			expr, args = expr+fmt.Sprintf(" WHEN %s THEN %d", cond, band), append(args, a...)
+			expr += fmt.Sprintf(" WHEN %s THEN %d", cond, band)
+			args = append(args, condArgs...)
 		}
 	}
 	for _, c := range t.times {
 		if !c.written {
-			other, none := t.unreadableTimes(c)
-			add(-1, other, none...)
+			cond, condArgs := t.unreadableTimes(c)
+			add(bandUnreadable, cond, condArgs...)
 		}
 	}
 	t.addOwnTimes(now, add)
-	for i, means := range []string{"newest", "oldest"} {
-		if cond := t.missingDate(means); len(edges) > 0 {
-			add(i*(len(edges)-1), cond)
-		}
+	if len(edges) > 0 {
+		add(0, t.missingDate("newest"))
+		add(len(edges)-1, t.missingDate("oldest"))
 	}
 	if form := t.inserted.known(); form != nil {
-		latest := now.Add(maxAhead) // of what is believed
+		latest := now.Add(maxAhead)
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
 		}
@@ -98,17 +102,18 @@ func (t *layout) bandExpr(now time.Time, edges []time.Duration) (expr string, ar
 			to = from
 		}
 	}
-	return expr + " ELSE -1 END", args
+	return fmt.Sprintf("%s ELSE %d END", expr, bandUnreadable), args
 }
 
-// What else a row can be than in the band of its age.
+// Bands of pending rows that no pass takes at their age.
 const (
 	bandUnreadable = -1 - iota
 	bandExpired
 	bandWaiting
 )
 
-// addOwnTimes adds the rows that no pass takes now because of their own times.
+// addOwnTimes adds the bands of rows that no pass takes now because of their own times: when they
+// are eligible, and when they expire.
 func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args ...any)) {
 	for _, c := range []*timeColumn{t.eligible, t.expires} {
 		if c == nil || c == t.inserted {
@@ -131,7 +136,7 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 	}
 }
 
-// countBranch adds the branch's rows to the bands.
+// countState adds the rows in the state to the counts.
 func (t *Table) countState(ctx context.Context, b pendingState, now time.Time, edges []time.Duration, c *inspect.Counts) error {
 	number, numberArgs := t.bandExpr(now, edges)
 	date := t.text.AsStored(t.inserted.quoted)

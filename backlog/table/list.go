@@ -19,17 +19,19 @@ import (
 
 // A Listing is a page of [Table.List].
 type Listing struct {
-	Rows []inspect.Row  // without the values that handlers are given, unless the filter asks for them
-	Next backlog.Cursor // the place behind the last row that was looked at; zero: there are no more
+	Rows []inspect.Row  // without the values for handlers, unless the filter asks for them
+	Next backlog.Cursor // where the next page begins; zero: this is the last page
 }
 
-// mostListed is how many rows a page of List looks at. Where no index serves, each page
-// sorts all rows that are meant.
+// maxListed limits how many rows a page of List reads, since it may skip many. Without a suitable
+// index each page sorts all rows that the filter selects.
 const maxListed = 5000
 
-// List returns at most limit of the rows that the filter means, newest first, from behind a
-// place on. There may be more behind a page that is not full, or empty.
-func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog.Cursor, limit int) (list Listing, err error) {
+// List returns the rows after the cursor that the filter selects, newest first, at most limit. A
+// page may have fewer rows, or none, although more rows follow: see [Listing.Next].
+func (t *Table) List(
+	ctx context.Context, f Filter, now time.Time, after backlog.Cursor, limit int,
+) (list Listing, err error) {
 	if err := t.discoverForm(ctx, t.inserted); err != nil {
 		return list, err
 	}
@@ -39,14 +41,15 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 	}
 	exprs := len(t.withDisplay(t.rowExprs(c.Given)))
 	err = t.db.Do(ctx, func(ctx context.Context) error {
-		looked, size := 0, 0
+		count := 0
+		size := 0
 		list = Listing{}
 		for _, s := range t.listStatements(after) {
-			most := maxListed - looked + 1
+			most := maxListed - count + 1
 			if f.Cause == nil {
 				most = min(most, limit-len(list.Rows)+1)
 			}
-			var rest []any // only to order by
+			var rest []any // columns that the union only orders by
 			if len(c.states) > 1 {
 				rest = slices.Repeat([]any{new(any)}, len(s.order))
 			}
@@ -55,18 +58,19 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 			if err != nil {
 				return err
 			}
-			defer rows.Close() // before the next step's, where all are read
+			defer rows.Close() // a loop that goes on has read all of them, which also closes them
 			for rows.Next() {
-				if looked == maxListed || len(list.Rows) == limit || size > maxPageBytes {
-					return nil // there are rows behind the page
+				if count == maxListed || len(list.Rows) == limit || size > maxPageBytes {
+					return nil // this row is on the next page
 				}
 				raw, err := t.scan(rows, exprs, rest...)
 				if err != nil {
 					return err
 				}
-				looked++
+				count++
 				size += sizeOf(raw...)
-				if list.Next = (backlog.Cursor{Segment: s.segment, Key: t.keyOf(raw)}); s.segment == datedSegment {
+				list.Next = backlog.Cursor{Segment: s.segment, Key: t.keyOf(raw)}
+				if s.segment == datedSegment {
 					list.Next.Order = raw[t.inserted.at]
 				}
 				if f.Cause == nil || f.Cause(lastError(raw)) {
@@ -83,15 +87,15 @@ func (t *Table) List(ctx context.Context, f Filter, now time.Time, after backlog
 	return list, err
 }
 
-// A step is what one statement reads of a list.
+// A listStatement is what one statement reads of a list.
 type listStatement struct {
 	segment int
 	order   []string // columns
 	conditions
 }
 
-// steps returns the steps behind a place: rows with a date, and at last those without, which
-// no range of times has.
+// listStatements returns the statements that read the list after the cursor: first rows with a
+// date of insertion, then rows without one.
 func (t *layout) listStatements(after backlog.Cursor) []listStatement {
 	at := t.inserted.quoted
 	undated := "(" + strings.Join(lists.NonEmpty(at+" IS NULL", t.text.ZeroDate(t.inserted.column)), " OR ") + ")"
@@ -102,18 +106,16 @@ func (t *layout) listStatements(after backlog.Cursor) []listStatement {
 	if after.IsZero() {
 		return list
 	}
-	cols, place := append([]string{at}, t.key...), []any{after.Order}
 	if after.Segment != datedSegment {
-		list, cols, place = list[1:], t.key, nil
+		list[1].add(db.KeyRange("<", t.key, after.Key))
+		return list[1:]
 	}
-	if after.Segment == datedSegment {
-		list[0].add(at+" <= ?", place) // not every planner bounds a range by what follows
-	}
-	list[0].add(db.KeyRange("<", cols, after.Key, place...))
+	list[0].add(at+" <= ?", []any{after.Order}) // some planners need it to bound the range
+	list[0].add(db.KeyRange("<", append([]string{at}, t.key...), after.Key, after.Order))
 	return list
 }
 
-// listQuery returns the query for a step of the choice's sets.
+// listQuery returns the text and the arguments of a listStatement.
 func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []any) {
 	queries := make([]selectQuery, len(c.states))
 	for i, b := range c.states {
@@ -128,16 +130,15 @@ func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []a
 	return t.union(queries)
 }
 
-// exprs returns the expressions of a row, with those that only handlers are given or without.
-func (t *layout) rowExprs(given bool) []string {
-	if given {
+// rowExprs returns the expressions of a row, with or without the values that only handlers need.
+func (t *layout) rowExprs(withValues bool) []string {
+	if withValues {
 		return t.selected.exprs
 	}
 	return t.selected.bareExprs
 }
 
-// ListReadings returns the queries of List, one for each set of rows that an index is to have in
-// order.
+// ListReadings returns the queries of List, one for each state that an index should have in order.
 func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err error) {
 	c, err := t.selectionOf(f, inspect.Listed, now)
 	for _, b := range c.states {
@@ -150,37 +151,37 @@ func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err erro
 	return list, err
 }
 
-// A Filter says which records are meant. The conditions that are given hold together;
-// the zero Filter means all that its purpose is about.
+// A Filter selects records. A record must meet all conditions. The zero Filter selects every
+// record that the purpose is about, see [inspect.Purpose].
 type Filter struct {
 	Keys   []backlog.Key
 	Status string    // the status as text, or "error" or "dead" where the table has no status column
-	State  string    // one of [inspect.Words]; "": any that the purpose is about
+	State  string    // one of [inspect.Words]; "": any state that the purpose is about
 	Before time.Time // inserted before; zero: at any time
 
-	Ages []time.Duration // of the tiers, ascending, for Band and for the state unreadable
-	Band int             // of these, from 1 on, as [inspect.Counts] has them; one more: beyond all; 0: any
+	Ages []time.Duration // maximum ages of the tiers, ascending; needed for Band and for the state unreadable
+	Band int             // 1 for the first of Ages, len(Ages)+1 for older records; 0: any; see [inspect.Counts]
 
 	Cause func(lastError string) bool // nil: any; see [Table.HasLastError]
-	Limit int                         // of Requeue and Discard; 0: none
-	Given bool                        // of List: with the columns that handlers are given
+	Limit int                         // for Requeue and Discard; 0: no limit
+	Given bool                        // for List: rows have the values for handlers
 }
 
-// Words are the states of the table's rows.
+// Words returns the words for the states of the table's rows.
 func (t *layout) Words() inspect.Words { return t.words }
 
 // HasLastError reports whether a column has the last error of a record.
 func (t *layout) HasLastError() bool { return t.errorColumn != nil }
 
-// A choice is what a filter means in the table: rows in one of the sets that meet the
+// A selection is a filter in terms of the table: rows in one of the states that meet the
 // conditions.
 type selection struct {
-	states []pendingState // of each only what its rows have in common counts
+	states []pendingState // not only pending ones; only their filters are used
 	conditions
 	Filter
 }
 
-// choose returns what the filter means at a time.
+// selectionOf resolves the filter at the time now.
 func (t *layout) selectionOf(f Filter, p inspect.Purpose, now time.Time) (c selection, err error) {
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
@@ -213,8 +214,7 @@ func (t *layout) selectionOf(f Filter, p inspect.Purpose, now time.Time) (c sele
 	return c, nil
 }
 
-// sets returns the rows that the filter's state and the purpose are about, whatever else
-// they must be.
+// statesOf returns the states that the filter and the purpose are about.
 func (t *layout) statesOf(f *Filter, p inspect.Purpose) (list []pendingState) {
 	wanted := t.words.Meant[p]
 	switch {
@@ -231,14 +231,15 @@ func (t *layout) statesOf(f *Filter, p inspect.Purpose) (list []pendingState) {
 	return list
 }
 
-// A stateSet is the rows that a filter's word for a state means.
+// A namedState is the rows that a word of [Filter.State] selects. They need not be pending.
 type namedState struct {
-	word, label string
+	word  string
+	label string // the status of [Filter.Status], for a table without a status column
 	pendingState
 }
 
-// stateSets returns the sets that the table can have rows in. The unreadable rows are among
-// those of others.
+// namedStates returns the states that rows of the table can be in. Unreadable rows also belong to
+// one of them.
 func (t *layout) namedStates() (list []namedState) {
 	add := func(state, label, cond string, b pendingState) {
 		b.cond = cond
@@ -247,8 +248,8 @@ func (t *layout) namedStates() (list []namedState) {
 		}
 	}
 	for _, b := range t.states {
-		again, exhausted := t.retryConditions(b)
-		add(b.lane.String(), b.label, again, b)
+		retried, exhausted := t.retryConditions(b)
+		add(b.lane.String(), b.label, retried, b)
 		add("exhausted", b.label, exhausted, b)
 	}
 	add("dead", "dead", t.dead.cond, pendingState{filter: t.dead})
@@ -258,7 +259,7 @@ func (t *layout) namedStates() (list []namedState) {
 	return list
 }
 
-// States returns the words of [Filter] for the states that the table can have rows in.
+// States returns the words of [Filter.State] for the states that rows of the table can be in.
 func (t *layout) States() []string {
 	sets := t.namedStates()
 	return slices.DeleteFunc(slices.Clone(t.words.Named[inspect.Listed]), func(word string) bool {
@@ -267,16 +268,16 @@ func (t *layout) States() []string {
 	})
 }
 
-// tried returns the conditions for the branch's rows that are tried again, and for those
-// that are out of retries; "" where there are none.
-func (t *layout) retryConditions(b pendingState) (again, exhausted string) {
+// retryConditions returns the conditions of rows in the state that are tried again, and of those
+// that are out of retries. A condition is "" if there are no such rows.
+func (t *layout) retryConditions(b pendingState) (retried, exhausted string) {
 	if t.m.Once && b.lane == backlog.Failed {
 		return "", b.cond
 	}
 	return b.cond, b.exhaustedCond
 }
 
-// ofAnySet returns the conditions of the rows in any of the sets.
+// inAnyState returns the conditions of all rows of the selection.
 func (c *selection) inAnyState() conditions {
 	or := never
 	for _, b := range c.states {
@@ -285,28 +286,32 @@ func (c *selection) inAnyState() conditions {
 	return conditions{append([]string{"(" + or + ")"}, c.list...), c.args}
 }
 
-// byKey returns the expressions of [layout.shown] of the rows of the choice in groups of at
-// most 100, in the order of their keys.
+// selectedByKey returns the rows of the selection in groups of at most 100, in the order of their
+// keys. The rows have the expressions of [layout.withDisplay].
 func (t *Table) selectedByKey(ctx context.Context, c selection, exprs []string) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		where := t.unsearched(c.inAnyState())
 		if len(c.Keys) > 0 {
 			where.add(t.text.KeyIn(t.key, len(c.Keys)), db.AppendKeys(nil, c.Keys...))
 		}
-		left := cmp.Or(c.Limit, math.MaxInt)
+		remaining := cmp.Or(c.Limit, math.MaxInt)
+		hasOtherCause := func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) }
 		for rows, err := range t.groupsByKey(ctx, t.withDisplay(exprs), 100, where) {
-			rows = slices.DeleteFunc(rows, func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) })
-			rows = rows[:min(left, len(rows))]
-			if left -= len(rows); !yield(rows, err) || left == 0 {
+			rows = slices.DeleteFunc(rows, hasOtherCause)
+			rows = rows[:min(remaining, len(rows))]
+			remaining -= len(rows)
+			if !yield(rows, err) || remaining == 0 {
 				return
 			}
 		}
 	}
 }
 
-// CountChosen returns how many records Requeue or Discard would write to, and how many of
-// them were inserted before a time.
-func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, now, before time.Time) (n, old int, err error) {
+// CountSelected returns how many records Requeue or Discard would change, and how many of them
+// were inserted before a time.
+func (t *Table) CountSelected(
+	ctx context.Context, f Filter, p inspect.Purpose, now, before time.Time,
+) (n, old int, err error) {
 	c, err := t.selectionOf(f, p, now)
 	if err != nil {
 		return 0, 0, err
@@ -328,7 +333,7 @@ func (t *Table) CountChosen(ctx context.Context, f Filter, p inspect.Purpose, no
 	return n, old, nil
 }
 
-// countAll is CountChosen where the database can judge each row of the choice.
+// countSelection is [Table.CountSelected] for a filter that SQL can express completely.
 func (t *Table) countSelection(ctx context.Context, c selection, before time.Time) (n, old int, err error) {
 	isOld := never
 	var oldArgs []any
@@ -343,21 +348,22 @@ func (t *Table) countSelection(ctx context.Context, c selection, before time.Tim
 	return n, old, err
 }
 
-// requeue resolves what puts a record back to new.
+// requeueClauses resolves what makes a record new again.
 func (r *resolver) requeueClauses() {
-	t, s := r.t, r.t.m.New
+	t := r.t
+	s := t.m.New
 	if len(s.Values) == 0 && len(s.Set) == 0 {
 		for _, c := range s.When {
 			s.Set = append(s.Set, mapping.Assignment{Column: c.Column, Value: c.Values[0]})
 		}
 	}
-	had := r.err
+	earlier := r.err
 	set := r.setClauses("statuses.new", s)
-	if r.err != had {
-		r.err = had // what cannot be written is only in the way of retry
+	if r.err != earlier {
+		r.err = earlier // only `backlog retry` needs it
 		return
 	}
 	also := r.otherClauses(false)
 	t.updates[backlog.RowNew] = stateUpdate{status: set, others: also}
-	t.requeueSet = onceEach(slices.Concat(set, also, t.policy.reset)) // what new sets itself counts
+	t.requeueSet = onceEach(slices.Concat(set, also, t.policy.reset)) // what new sets comes first
 }

@@ -15,43 +15,43 @@ import (
 	"backlog/internal/lists"
 )
 
-// policyColumns are where a policy keeps when a row is due, and what is written there. The zero
-// policyColumns are those of a policy that keeps nothing, for which age alone decides.
+// policyColumns are the columns in which a policy keeps when a row is due, and what is written to
+// them. The zero value is a policy that keeps nothing: age alone decides.
 type policyColumns struct {
 	rule        *backlog.Rule
-	count       string      // quoted; "": nothing is kept
-	countColumn *column     // that the count is in
-	lastFailure *timeColumn // nil: the policy plans the next time, and keeps nothing else
-	next        *timeColumn // nil: the policy works out the wait from the count and the last time
-	classes     []waitClass
+	count       string      // the column of the count, quoted; "": nothing is kept
+	countColumn *column     // nil: nothing is kept
+	lastFailure *timeColumn // nil: the refresh policy, which keeps only the next start
+	next        *timeColumn // nil: the wait is computed from the count and the last failure
+	classes     []waitClass // of failed records
 
-	failed  []setClause // of a row that is tried again
-	dead    []setClause // of a row that is not, after a failure
+	failed  []setClause // for a row that failed and is tried again
+	dead    []setClause // for a row that failed and is not tried again
 	success []setClause
-	expired []setClause // of a row that dies without an attempt
-	reset   []setClause // of a row that becomes new
+	expired []setClause // for a row that dies without an attempt
+	reset   []setClause // for a row that becomes new
 }
 
-// A waitClass is a set of failed records that wait equally long, so that those
-// due are a range of an index, in the order of the lane.
+// A waitClass is the failed records that wait equally long. Those that are due are one range of an
+// index, in the order of the lane.
 type waitClass struct {
-	cond       string // "" for all
+	cond       string // "": every record
 	wait       time.Duration
-	dueNow     bool // due at any time
-	unexpected bool // there should be none
-	openEnded  bool // of more than one number of failures
+	dueNow     bool // due at any time, without a wait
+	unexpected bool // no row should be in this class
+	openEnded  bool // the class has several numbers of failures
 }
 
-// counts reports whether the row says how often it was tried.
+// counts reports whether rows count their attempts or failures.
 func (c *policyColumns) counts() bool { return c.countColumn != nil }
 
-// byCount reports whether the count says how long a row waits.
+// byCount reports whether the count determines how long a row waits.
 func (c *policyColumns) byCount() bool { return c.rule != nil && c.rule.Waits != nil }
 
 // givesUp reports whether a row can be out of retries.
 func (c *policyColumns) givesUp() bool { return c.rule != nil && c.rule.Retries >= 0 }
 
-// within is the condition of rows that are not given up, "" if none ever is.
+// notExhausted returns the condition of rows with retries left, "" if retries are unlimited.
 func (c *policyColumns) notExhausted() string {
 	if !c.givesUp() {
 		return ""
@@ -59,7 +59,7 @@ func (c *policyColumns) notExhausted() string {
 	return c.orNull(fmt.Sprintf("%s <= %d", c.count, c.rule.Retries))
 }
 
-// orNone is the condition on the count, or NULL.
+// orNull extends a condition on the count to rows without a count.
 func (c *policyColumns) orNull(cond string) string {
 	if c.countColumn.NotNull {
 		return cond
@@ -67,8 +67,7 @@ func (c *policyColumns) orNull(cond string) string {
 	return "(" + c.count + " IS NULL OR " + cond + ")"
 }
 
-// isDue is the rule's word on a row that was read, for what SQL can only say to the form's
-// step.
+// isDue decides exactly whether a row is due. SQL decides it only in the step of the time's form.
 func (c *policyColumns) isDue(lane backlog.Lane, m *backlog.Memory, now time.Time) bool {
 	at, ok := c.rule.At(lane, m)
 	return ok && !at.After(now)
@@ -79,12 +78,15 @@ func (t *layout) readFailures(row []any) (*backlog.Memory, error) {
 	c := &t.policy
 	m := new(backlog.Memory)
 	var err error
-	if m.Failures, err = db.AsCount(row[t.selected.memoryAt[0]]); err != nil {
+	m.Failures, err = db.AsCount(row[t.selected.memoryAt[0]])
+	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", c.count, err)
 	}
-	if m.LastFailure, err = c.lastFailure.timeIn(row); err == nil {
-		m.Next, err = c.next.timeIn(row)
+	m.LastFailure, err = c.lastFailure.timeIn(row)
+	if err != nil {
+		return m, err
 	}
+	m.Next, err = c.next.timeIn(row)
 	return m, err
 }
 
@@ -102,9 +104,10 @@ func (t *layout) remember(rec *backlog.Record, row []any) (err error) {
 	return err
 }
 
-// counted resolves the columns of a policy that counts failures.
+// countedPolicy resolves the columns of a policy that counts failures.
 func (r *resolver) countedPolicy() {
-	t, m := r.t, r.t.m.Policy
+	t := r.t
+	m := t.m.Policy
 	if m == nil {
 		return
 	}
@@ -124,7 +127,7 @@ func (r *resolver) countedPolicy() {
 	c.count = t.text.Quote(count.Name)
 	c.countColumn = count
 	c.lastFailure = r.policyTime(m.Last)
-	// A number, not one more: to be written twice must do no harm.
+	// The number of failures is set, not incremented, so that it may be written twice.
 	failures := setClause{column: c.count, valueOf: func(s *backlog.Settlement) any { return c.countColumn.CapCount(s.Memory.Failures) }}
 	last := setClause{column: c.lastFailure.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.lastFailure).Write(s.At) }}
 	c.failed = []setClause{failures, last}
@@ -137,9 +140,10 @@ func (r *resolver) countedPolicy() {
 	}
 }
 
-// planned resolves the further columns of a policy that plans the next time.
+// plannedPolicy resolves the further columns of a policy that plans the next attempt.
 func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
-	t, c := r.t, &r.t.policy
+	t := r.t
+	c := &t.policy
 	c.rule.Waits = nil
 	c.next = r.policyTime(m.Next)
 	next := setClause{column: c.next.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }}
@@ -158,13 +162,13 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	c.reset = slices.Concat(c.reset, c.expired)
 }
 
-// policyTime returns the column in which the policy keeps a time.
+// policyTime resolves a column in which the policy keeps a time.
 func (r *resolver) policyTime(name string) *timeColumn {
 	col := r.policyColumn(name)
 	tc := r.t.timeOf(col)
 	if tc.written { // no setting says more about it
-		// While it is empty, it is written in the form of the date of
-		// insertion, and so must be read in that one's zone.
+		// An empty column is written in the form of the date of insertion, so it
+		// must be read in the same zone.
 		r.t.setZone(tc, col, r.t.inserted.zone)
 		tc.written = false
 	}
@@ -175,7 +179,7 @@ func (r *resolver) policyTime(name string) *timeColumn {
 	return tc
 }
 
-// policyColumn is writable for the columns that init can add.
+// policyColumn is [resolver.writable] for a column that init can add.
 func (r *resolver) policyColumn(name string) *column {
 	if r.t.catalog.Find(name, r.t.text.FoldsNames) == nil {
 		r.refuse("`backlog init` adds it, or name another under columns: of the policy; the columns are: "+r.t.catalog.Names(),
@@ -184,12 +188,13 @@ func (r *resolver) policyColumn(name string) *column {
 	return r.writable("policy", name)
 }
 
-// lanes makes the lanes the policy's. Where failed records have no status of their own, what
-// the policy counts tells them from new ones.
+// lanes adds the conditions of the policy to the states, and sets the orders of the lanes. Where
+// failed records have no status of their own, their count distinguishes them from new ones.
 func (r *resolver) lanes() {
-	t, c := r.t, &r.t.policy
-	same := t.OneLane() && c.counts()
-	if same {
+	t := r.t
+	c := &t.policy
+	splitByCount := t.OneLane() && c.counts()
+	if splitByCount {
 		for _, b := range slices.Clone(t.states) {
 			b.lane = backlog.Failed
 			b.statusCond = b.cond
@@ -205,28 +210,29 @@ func (r *resolver) lanes() {
 			b.guardCond = b.cond
 			b.exhaustedCond = fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
 			b.cond += " AND " + c.notExhausted()
-		case b.lane == backlog.Fresh && same:
+		case b.lane == backlog.Fresh && splitByCount:
 			b.cond += " AND " + c.orNull(c.count+" <= 0")
 		}
 		b.pageCond = b.cond
 		b.indexCond = b.cond
 		if b.lane == backlog.Failed && c.byCount() {
-			// The class says how many failures there are, exactly; that there are
-			// some would only tempt a planner to go through all of them by the count.
+			// The waitClass asks for an exact count. A condition that the count is
+			// positive would only tempt a planner to read all of them by the count.
 			b.pageCond = strings.Join(lists.NonEmpty(b.statusCond, c.notExhausted()), " AND ")
 			b.indexCond = b.statusCond
 		}
 	}
-	c.classes = r.classes(same)
+	c.classes = r.classes(splitByCount)
 	for l := range t.lanes {
 		t.lanes[l] = t.laneOf(backlog.Lane(l))
 	}
 }
 
-// classes returns those of the rule. counted says that each row of the failed lane counts at
-// least one failure.
+// classes returns the wait classes of the rule. counted means that every failed row counts at least
+// one failure.
 func (r *resolver) classes(counted bool) (list []waitClass) {
-	t, c := r.t, &r.t.policy
+	t := r.t
+	c := &t.policy
 	if !c.byCount() {
 		return []waitClass{{}}
 	}
@@ -239,9 +245,8 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 	last := len(c.rule.Waits) - 1
 	for n := 1; n <= max(last, 1); n++ {
 		x := waitClass{cond: fmt.Sprintf("%s = %d", c.count, n), wait: c.rule.Waits[min(n, last)]}
-		if n >= last && last != c.rule.Retries { // more are within
-			// As a plain comparison it would tempt a planner to go through all
-			// of them by the count.
+		if n >= last && last != c.rule.Retries { // rows can have more failures
+			// A plain comparison would tempt a planner to read all of them by the count.
 			x.cond = t.text.WithoutIndex(fmt.Sprintf("%s >= %d", c.count, n))
 			x.openEnded = true
 		}
@@ -250,18 +255,18 @@ func (r *resolver) classes(counted bool) (list []waitClass) {
 	return list
 }
 
-// A laneOrder is how the records of a lane come, and which of them are due, as far as SQL can
-// say it.
+// A laneOrder is the order of the records in a lane, and which of them are due, as far as SQL can
+// decide that.
 type laneOrder struct {
-	time       *timeColumn // by which they come, before the key
-	byWait     bool        // they come by how long they have waited, the longest first; else the newest first
-	afterOp    string      // the operator for times and keys behind a place
-	beforeOp   string      // and before one
+	time       *timeColumn // orders the records, before the key
+	byWait     bool        // the record that has waited longest comes first; false: the newest
+	afterOp    string      // compares times and keys after a cursor
+	beforeOp   string      // compares those before a cursor
 	descending bool
-	undated    []string // the columns by which those come that have no time
-	newest     string   // the condition of those of these that come first; "": there are none
-	oldest     string   // of those that come last, in the widest pass
-	filtersAge bool     // a filter keeps to the pass's ages, which the order does not
+	undated    []string // columns that order records without a time
+	newest     string   // condition of records without a time that come first; "": there are none
+	oldest     string   // condition of those that come last, in the widest pass
+	filtersAge bool     // the ages of a pass are a filter, not a range of the order
 	classes    []waitClass
 }
 
@@ -270,11 +275,23 @@ func (t *layout) laneOf(l backlog.Lane) laneOrder {
 	c := &t.policy
 	if !c.rule.ByWait(l) {
 		return laneOrder{
-			time: t.inserted, afterOp: "<", beforeOp: ">", descending: true, undated: t.key,
-			newest: t.missingDate("newest"), oldest: t.missingDate("oldest"), classes: []waitClass{{}},
+			time:    t.inserted,
+			afterOp: "<", beforeOp: ">",
+			descending: true,
+			undated:    t.key,
+			newest:     t.missingDate("newest"),
+			oldest:     t.missingDate("oldest"),
+			classes:    []waitClass{{}},
 		}
 	}
-	o := laneOrder{time: cmp.Or(c.next, c.lastFailure), byWait: true, afterOp: ">", beforeOp: "<", filtersAge: c.rule.Aged(), classes: c.classes}
+	o := laneOrder{
+		time:       cmp.Or(c.next, c.lastFailure),
+		byWait:     true,
+		afterOp:    ">",
+		beforeOp:   "<",
+		filtersAge: c.rule.Aged(),
+		classes:    c.classes,
+	}
 	o.undated = t.orderBy(o.time)
 	if c.rule.Aged() {
 		o.newest = o.time.quoted + " IS NULL"
@@ -282,7 +299,8 @@ func (t *layout) laneOf(l backlog.Lane) laneOrder {
 	return o
 }
 
-// deadlines finds the columns of a policy with deadlines, before others are given their times.
+// deadlines resolves the columns of the refresh policy. It comes first, since other steps need the
+// columns' times.
 func (r *resolver) deadlines() {
 	policy := r.t.m.Policy
 	var cols [attemptColumnCount]*column
@@ -300,30 +318,39 @@ func (r *resolver) deadlines() {
 	}
 }
 
-// attemptLanes makes the lanes of the policy: both go by the next start, and the number
-// of attempts tells them apart. Statuses do not matter to it.
+// attemptLanes makes the lanes of the refresh policy. Both are ordered by the next start. The
+// number of attempts decides to which lane a row belongs. Statuses do not matter.
 func (r *resolver) attemptLanes() {
-	t, a, c := r.t, r.t.refresh, &r.t.policy
+	t := r.t
+	a := t.refresh
+	c := &t.policy
 	if a == nil {
 		return // a column is missing
 	}
-	forms := make(map[int]*timeColumn)
+	times := make(map[int]*timeColumn)
 	for _, i := range attemptTimes {
-		if col := a.cols[i]; col != nil && (i != mapping.Disabled || a.disabledByTime) {
-			forms[i] = t.timeOf(col)
-			forms[i].policyTime = i != mapping.Disabled
-			if forms[i].written { // no setting says more about it
-				t.setZone(forms[i], col, t.inserted.zone)
-				forms[i].written = i == mapping.Disabled
-			}
+		col := a.cols[i]
+		isMarkOnly := i == mapping.Disabled // passes do not read its times
+		if col == nil || isMarkOnly && !a.disabledByTime {
+			continue
 		}
+		tc := t.timeOf(col)
+		tc.policyTime = !isMarkOnly
+		if tc.written { // no setting says more about it
+			t.setZone(tc, col, t.inserted.zone)
+			tc.written = isMarkOnly
+		}
+		times[i] = tc
 	}
-	a.form = func(i int) timeform.Form { return t.writeForm(forms[i]) }
+	a.form = func(i int) timeform.Form { return t.writeForm(times[i]) }
 	c.rule = &backlog.Rule{Retries: -1, Starts: true}
 	c.countColumn = a.cols[mapping.AttemptNo]
 	c.count = t.text.Quote(c.countColumn.Name)
-	c.next = forms[mapping.RefreshAt]
-	c.reset = []setClause{{column: c.count, expr: "0"}, {column: c.next.quoted, expr: "?", now: c.next}} // of a row that is saved again
+	c.next = times[mapping.RefreshAt]
+	c.reset = []setClause{ // as if the row were saved again
+		{column: c.count, expr: "0"},
+		{column: c.next.quoted, expr: "?", now: c.next},
+	}
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
 		if a.cols[i] != nil {
 			c.reset = append(c.reset, setClause{column: a.quoted(i), expr: "NULL"})
@@ -345,7 +372,7 @@ func (r *resolver) attemptLanes() {
 	r.lanes()
 	for i := range t.states {
 		b := &t.states[i]
-		b.indexCond = a.waiting // one for both lanes
+		b.indexCond = a.waiting // one index for both lanes
 		b.title = a.waiting
 		b.shownCond = a.planned + strings.TrimPrefix(b.cond, a.waiting)
 	}

@@ -17,34 +17,33 @@ import (
 	"backlog/internal/lists"
 )
 
-// A timeCol is a column that holds times, and the form in which it holds them
-// once that is known.
+// A timeColumn is a column that holds times, with the form of the times once it is known.
 type timeColumn struct {
 	column       *column
 	name, quoted string
-	setting      string // whose long form says more about it; "" where none does
+	setting      string // the setting with a long form for this column; "": there is none
 	zone         *time.Location
-	assumed      bool         // nobody has named the zone
-	spec         mapping.Time // what the setting says; zero where there is none
+	assumed      bool         // the zone is a default, not from the mapping
+	spec         mapping.Time // of the setting; zero: there is none
 	written      bool         // only written, never read
 	role         timeRole
 	policyTime   bool // the policy keeps a time in it
-	formGiven    bool // its type or the setting says the form: rows cannot change it
-	at           int  // where it stands among the columns of a page, if it is read
+	formGiven    bool // the type or the setting says the form: rows cannot change it
+	at           int  // index in the columns of a page, if it is read
 	form         atomic.Pointer[timeform.Form]
 }
 
-// A timeRole is what the times of a column say that not every time can say.
+// A timeRole is what the times of a column mean. It decides which times are plausible.
 type timeRole int
 
 const (
-	otherTime     timeRole = iota
-	insertionTime          // how old a record is
-	expiryTime             // when it is too old
+	otherTime     timeRole = iota // any time
+	insertionTime                 // when a record was inserted
+	expiryTime                    // when a record expires
 )
 
-// sample returns a value as something to tell a form by: a decimal is kept as
-// text so that no digit is lost, but it is no text.
+// sampled returns a value for the detection of the form. Decimals arrive as texts, so that no
+// digit is lost, and become numbers here.
 func (c *timeColumn) sampled(v any) any {
 	if s, ok := v.(string); ok && c.column.Class == db.Real {
 		if f, ok := db.ParseDecimal(s); ok {
@@ -54,8 +53,8 @@ func (c *timeColumn) sampled(v any) any {
 	return v
 }
 
-// missing reports whether the value is no date, and what that means: skip, oldest
-// or newest.
+// missing reports whether the date is missing, NULL or a zero date, and what that means according
+// to the mapping: skip, oldest or newest.
 func (c *timeColumn) missing(raw any) (means string, missing bool) {
 	if raw == nil {
 		return c.spec.Null, true
@@ -63,15 +62,17 @@ func (c *timeColumn) missing(raw any) (means string, missing bool) {
 	return c.spec.Zero, timeform.IsZero(raw)
 }
 
+// setForm sets the form, limited to what the column can hold. fine means that the column holds
+// fractions.
 func (c *timeColumn) setForm(f timeform.Form, fine bool) {
 	f = f.Limited(c.column.Max, fine)
 	c.form.Store(&f)
 }
 
-// known returns the form, or nil while no row has shown it.
+// known returns the form, or nil while it is unknown, since no row has a time in the column.
 func (c *timeColumn) known() *timeform.Form { return c.form.Load() }
 
-// parse returns the time that raw stands for in the known form.
+// parse returns the time of a value. The form must be known.
 func (c *timeColumn) parse(raw any) (time.Time, error) {
 	at, err := c.known().Parse(raw)
 	if err != nil {
@@ -80,8 +81,8 @@ func (c *timeColumn) parse(raw any) (time.Time, error) {
 	return at, err
 }
 
-// in returns the time that the row has in the column, if there is one; zero: none, or in a
-// form that is not known yet, since the row is the first of its kind.
+// timeIn returns the time that the row has in the column. It is zero if the time is missing or the
+// form is unknown. c may be nil.
 func (c *timeColumn) timeIn(row []any) (time.Time, error) {
 	if c == nil || c.known() == nil {
 		return time.Time{}, nil
@@ -92,13 +93,13 @@ func (c *timeColumn) timeIn(row []any) (time.Time, error) {
 	return c.parse(row[c.at])
 }
 
-// futureMost is how far ahead a date of insertion may be: clocks differ, and a
-// mistaken zone is further off.
+// maxAhead is how far in the future a date of insertion may be. Clocks differ by less, wrong zones
+// by more.
 const maxAhead = time.Hour
 
-// read returns the time of insertion that raw stands for, or why it cannot be
-// one.
-func (c *timeColumn) readInsertion(raw any, now time.Time, future bool) (time.Time, error) {
+// readInsertion returns the date of insertion for a value. The error says why the date is not
+// plausible. mayBeFuture says that dates in the future are.
+func (c *timeColumn) readInsertion(raw any, now time.Time, mayBeFuture bool) (time.Time, error) {
 	at, err := c.parse(raw)
 	if err != nil {
 		return time.Time{}, err
@@ -106,14 +107,14 @@ func (c *timeColumn) readInsertion(raw any, now time.Time, future bool) (time.Ti
 	if at.Before(timeform.First) || !at.Before(timeform.End) {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.UTC().Year())
 	}
-	if ahead := at.Sub(now); ahead > maxAhead && !future {
+	if ahead := at.Sub(now); ahead > maxAhead && !mayBeFuture {
 		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), timeform.Roughly(ahead), c.zone)
 	}
 	return at, nil
 }
 
-// readExpiry returns the time of expiry that raw stands for. One before 1990 is not believed, as [Table.Expire]
-// does not, unless the database has a word for it.
+// readExpiry returns the time of expiry for a value. A time before 1990 is an error, since
+// [Table.Expire] does not trust it, unless it is the database's word for the infinite past.
 func (c *timeColumn) readExpiry(raw any) (time.Time, error) {
 	at, err := c.parse(raw)
 	if err == nil && at.Before(timeform.First) && raw != timeform.Past {
@@ -131,7 +132,7 @@ func (t *layout) fromCut(c *timeColumn, x timeform.Cut) (string, []any) {
 	return "(" + c.quoted + " >= ? AND " + filter + ")", []any{x.Low, x.Gap, x.High}
 }
 
-// belowCut returns the condition for the other values.
+// beforeCut returns the condition for values before the cut, and its arguments.
 func (t *layout) beforeCut(c *timeColumn, x timeform.Cut) (string, []any) {
 	if x.Gap == nil {
 		return c.quoted + " < ?", []any{x.Low}
@@ -140,8 +141,8 @@ func (t *layout) beforeCut(c *timeColumn, x timeform.Cut) (string, []any) {
 	return "(" + c.quoted + " < ? AND " + filter + ")", []any{x.High, x.Low, x.Gap}
 }
 
-// within returns the condition for values of the ranges that are no zero dates, and its
-// arguments.
+// inRanges returns the condition for values in one of the ranges, and its arguments. It excludes
+// zero dates.
 func (t *layout) inRanges(c *timeColumn, ranges ...timeform.Range) (string, []any) {
 	var or conditions
 	for _, r := range ranges {
@@ -160,17 +161,19 @@ func (t *layout) inRanges(c *timeColumn, ranges ...timeform.Range) (string, []an
 	return t.withoutZeroDates(c, or)
 }
 
-// noZeroDate is the condition that one of several is met, and not by a zero date; "" if there are none.
+// withoutZeroDates returns the condition that one of the conditions is met, and that the value is
+// not a zero date. It is "" if there are no conditions.
 func (t *layout) withoutZeroDates(c *timeColumn, or conditions) (string, []any) {
-	cond, zero := or.any(), t.text.ZeroDate(c.column)
+	cond := or.any()
+	zero := t.text.ZeroDate(c.column)
 	if cond != "" && zero != "" {
 		cond = "(" + cond + " AND NOT " + t.text.WithoutIndex(zero) + ")"
 	}
 	return cond, or.args
 }
 
-// misread returns the condition for values that are none in the column's form, as far as
-// patterns and comparisons tell: "" where all are.
+// unreadableTimes returns the condition for values that do not have the column's form, as far as
+// patterns and comparisons show it. It is "" if every value has the form, or the form is unknown.
 func (t *layout) unreadableTimes(c *timeColumn) (cond string, args []any) {
 	form := c.known()
 	switch {
@@ -180,7 +183,7 @@ func (t *layout) unreadableTimes(c *timeColumn) (cond string, args []any) {
 		return t.inRanges(c, append(form.RangesBefore(timeform.First), form.RangesAfter(timeform.First)...)...)
 	}
 	var or conditions
-	if c == t.expires { // which has to be believed
+	if c == t.expires { // an implausible time of expiry is an error, too
 		early, bounds := t.inRanges(c, form.RangesBefore(timeform.First)[0])
 		if form.HasPast() {
 			early = "(" + early + " AND " + c.quoted + " <> " + t.text.Literal(timeform.Past) + ")"
@@ -200,43 +203,44 @@ func (t *layout) unreadableTimes(c *timeColumn) (cond string, args []any) {
 	return t.withoutZeroDates(c, or)
 }
 
-// past returns the condition for values before the time that can be believed: a zero date,
-// or what is no date at all, is not old.
+// pastTimes returns the condition for values before the bound, and its arguments. It excludes zero
+// dates, implausible dates and unreadable values.
 func (t *layout) pastTimes(c *timeColumn, bound time.Time) (string, []any) {
 	form := t.writeForm(c)
 	var conds conditions
 	conds.add(t.beforeCut(c, form.Split(bound)))
-	believed, first := t.fromCut(c, form.Split(timeform.First))
+	plausible, args := t.fromCut(c, form.Split(timeform.First))
 	if c == t.expires && form.HasPast() {
-		believed = "(" + believed + " OR " + c.quoted + " = " + t.text.Literal(timeform.Past) + ")"
+		plausible = "(" + plausible + " OR " + c.quoted + " = " + t.text.Literal(timeform.Past) + ")"
 	}
-	conds.add(believed, first)
-	if other, none := t.unreadableTimes(c); other != "" {
-		conds.add("NOT "+other, none)
+	conds.add(plausible, args)
+	if unreadable, args := t.unreadableTimes(c); unreadable != "" {
+		conds.add("NOT "+unreadable, args)
 	}
 	return conds.all(), conds.args
 }
 
-// writeForm returns the form in which a time is written to the column: its
-// own, as its rows show it, else the form of the column of insertion if it suits.
+// writeForm returns the form in which a time is written to the column: its own form if it is
+// known, otherwise that of formSource or of the date of insertion if it fits.
 func (t *layout) writeForm(c *timeColumn) timeform.Form {
 	if f := c.known(); f != nil {
 		return *f
 	}
-	// What a policy keeps must be as fine as its waits, and be read again: what a column
-	// of text makes of a number is in no form.
+	// The times of a policy must be precise, and must be readable: a number in a column of
+	// texts is not.
 	f := cmp.Or(t.formSource, t.inserted).known()
-	if f != nil && !(c.policyTime && (f.Coarse() || c.column.Class == db.Textual && f.Numeric())) {
+	isNumberInText := f != nil && f.Numeric() && c.column.Class == db.Textual
+	if f != nil && !(c.policyTime && (f.Coarse() || isNumberInText)) {
 		return *f
 	}
-	if f == nil && slices.Contains([]db.Class{db.Integer, db.Real}, c.column.Class) {
-		return timeform.Seconds // for the proof: rows come before settlements
+	isNumber := c.column.Class == db.Integer || c.column.Class == db.Real
+	if f == nil && isNumber {
+		return timeform.Seconds // only for the proof: a settlement has read a row, so the form is known
 	}
 	return timeform.Standard(c.zone)
 }
 
-// long returns the long form of the setting about the column, with what else is
-// to stand there.
+// longForm returns the long form of the setting about the column, with further settings.
 func (c *timeColumn) longForm(rest string) string {
 	if c.setting == "" {
 		return "`" + rest + "`"
@@ -244,15 +248,16 @@ func (c *timeColumn) longForm(rest string) string {
 	return c.setting + ": {column: " + mapping.InYAML(c.name) + ", " + rest + "}"
 }
 
-// sampleRows is how many rows are read from each end of the table to find out
-// the form of its times.
+// sampleRows is how many rows are read from each end of the table to detect the form of its times.
 const sampleRows = 200
 
-// ProveTimes finds out the form of every time column whose form was not given
-// and makes sure that its rows can be read. Where a type has no zone, the mapping
-// says none and the database is in another one than UTC, that is a note; with a
-// dead status it is a *Problem, since new rows may be taken for old ones. All that
-// is found is returned. A table that is only read can be read in spite of it.
+// ProveTimes detects the form of every time column whose form was not given, and checks that its
+// times can be read. It returns all problems. A table that is only read can be used in spite of
+// them.
+//
+// If the type of a column has no zone, the mapping names none, and the database is in another
+// zone than UTC, that is a note. With a dead status it is a *Problem, since new rows could be
+// taken for old ones and die.
 func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	raws, err := t.sampleAll(ctx)
 	if err != nil {
@@ -261,14 +266,16 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	var all db.Problems
 	for i, tc := range t.times {
 		err := tc.proveForm(raws[i])
-		most, some := timeform.MostCommon(raws[i], tc.zone)
-		if p := (*Problem)(nil); tc.written && errors.As(err, &p) {
+		mostCommon, hasForm := timeform.MostCommon(raws[i], tc.zone)
+		var p *Problem
+		if tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
-		} else if err != nil && !some && t.isFilter(tc) && tc.known() == nil {
+		} else if err != nil && !hasForm && t.isFilter(tc) && tc.known() == nil {
 			t.Notef("%s: such rows are left alone", errors.Unwrap(err))
 		} else if err != nil {
-			if all.List = append(all.List, err); tc.known() == nil && some && t.db.Write == nil {
-				tc.setForm(most, false) // the others cannot be read
+			all.List = append(all.List, err)
+			if tc.known() == nil && hasForm && t.db.Write == nil {
+				tc.setForm(mostCommon, false) // rows with another form stay unreadable
 			}
 			continue
 		}
@@ -292,13 +299,13 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 	return &all
 }
 
-// isFilter reports whether a page has other rows, too, where the form of the column is
-// not known.
+// isFilter reports whether the column only filters the rows of a page, so that pages can be read
+// while its form is unknown.
 func (t *layout) isFilter(c *timeColumn) bool {
 	return (c == t.eligible || c == t.expires) && c != t.inserted && !c.policyTime
 }
 
-// sampleAll returns what the time columns hold at both ends of the table.
+// sampleAll returns values of the time columns from both ends of the table.
 func (t *Table) sampleAll(ctx context.Context) (raws [][]any, err error) {
 	raws = make([][]any, len(t.times))
 	for _, descending := range []bool{false, true} {
@@ -313,8 +320,8 @@ func (t *Table) sampleAll(ctx context.Context) (raws [][]any, err error) {
 	return raws, nil
 }
 
-// relearn finds out the forms anew, as the next start would: since then most rows may have
-// another one.
+// relearnForms detects the forms anew, as the next start would. Most rows may have another form by
+// now.
 func (t *Table) relearnForms(ctx context.Context) error {
 	raws, err := t.sampleAll(ctx)
 	if err != nil {
@@ -328,14 +335,14 @@ func (t *Table) relearnForms(ctx context.Context) error {
 	return nil
 }
 
-// mayBeFuture reports whether dates of insertion in the future are normal: the
-// column says when a record is to be processed.
+// mayBeFuture reports whether dates of insertion in the future are plausible, since the column says
+// when a record should be processed.
 func (t *layout) mayBeFuture() bool {
 	return t.eligible != nil && t.eligible.name == t.inserted.name || t.inserted.role != insertionTime
 }
 
-// sampleTimes adds to raws what the columns hold in the first rows of the query, and returns
-// how many rows there were.
+// sampleTimes appends to raws the values of the columns in the first rows of the query. It returns
+// the number of rows.
 func (t *Table) sampleTimes(ctx context.Context, cols []*timeColumn, q selectQuery, raws [][]any) (int, error) {
 	q.columns = lists.Map(cols, func(tc *timeColumn) string { return t.text.AsStored(tc.quoted) })
 	q.from = t.name
@@ -352,9 +359,8 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeColumn, q selectQue
 	return len(rows), err
 }
 
-// prove learns the form from raw values, if they show one, or compares them with the
-// known one: three quarters of them must be of the form. The rows of the others are
-// reported when they are met.
+// proveForm detects the form from raw values, or compares them with the known form. Three quarters
+// of them must have the form. The other rows are reported when passes read them.
 func (c *timeColumn) proveForm(raws []any) error {
 	if known := c.known(); known != nil {
 		bad := slices.DeleteFunc(slices.Clone(raws), func(raw any) bool {
@@ -381,8 +387,8 @@ func (c *timeColumn) proveForm(raws []any) error {
 	return nil
 }
 
-// discover finds out the form of the column, if there is one, from pending rows of the lanes, none named: of
-// all, for a table that was empty before.
+// discoverForm detects an unknown form from pending rows of the lanes, by default of all lanes. col
+// may be nil. It is for a table that was empty when it was opened.
 func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...backlog.Lane) error {
 	if col == nil || col.known() != nil {
 		return nil
@@ -399,13 +405,13 @@ func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...back
 		}
 	}
 	err := col.proveForm(raws[0])
-	if _, some := timeform.MostCommon(raws[0], col.zone); !some && t.isFilter(col) {
-		return nil // such rows are left alone
+	if _, hasForm := timeform.MostCommon(raws[0], col.zone); !hasForm && t.isFilter(col) {
+		return nil // such rows are left alone, and reported
 	}
 	return err
 }
 
-// TimeForms says in which form each time column is held.
+// TimeForms returns a line for each time column that says its form.
 func (t *layout) TimeForms() []string {
 	return lists.Map(t.times, func(tc *timeColumn) string {
 		if f := tc.known(); f != nil {
@@ -415,8 +421,8 @@ func (t *layout) TimeForms() []string {
 	})
 }
 
-// Moment returns the moment that a value of a column stands for, false where that is not known:
-// the table's own time columns say it, and types that have a zone.
+// Moment returns the moment that a value of the named column means, and false if that is unknown. It
+// is known for the time columns of the mapping, and for types with a zone.
 func (t *layout) Moment(name string, value any) (at time.Time, ok bool) {
 	text, ok := value.(string)
 	if !ok {
@@ -430,7 +436,7 @@ func (t *layout) Moment(name string, value any) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// formOf returns the form of a column's times, nil where it is not known.
+// formOf returns the form of a column's times, nil if it is unknown.
 func (t *layout) formOf(name string) *timeform.Form {
 	for _, own := range t.times {
 		if own.name == name {
@@ -445,12 +451,14 @@ func (t *layout) formOf(name string) *timeform.Form {
 	return nil
 }
 
-// proveZone looks for a column whose times are read in a zone that nobody has
-// named, while others who write there are in another one: an hour west of it
-// makes a new row an hour old. That is a note, or a *Problem where a row becomes
-// dead for its age.
+// proveZone looks for a column whose times are read as UTC by default, while the database is in
+// another zone. Programs that write local times one hour west of UTC make a new row one hour old.
+// That is a note, or a *Problem if records die of their age.
 func (t *Table) proveZone() error {
-	zone, isAssumed := t.catalog.SessionZone, func(c *timeColumn) bool { return c.assumed && !c.written && c.known() != nil && c.known().Zoneless() }
+	zone := t.catalog.SessionZone
+	isAssumed := func(c *timeColumn) bool {
+		return c.assumed && !c.written && c.known() != nil && c.known().Zoneless()
+	}
 	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
 		return nil
@@ -470,6 +478,7 @@ func (t *Table) proveZone() error {
 	return nil
 }
 
+// timeColumns resolves the columns of table.inserted, table.eligible and table.expires.
 func (r *resolver) timeColumns() {
 	for _, x := range []struct {
 		setting string
@@ -510,8 +519,8 @@ func (r *resolver) timeColumns() {
 	}
 }
 
-// timeOf returns the time column of that name, a new one if no setting has
-// said more about it.
+// timeOf returns the time column for a column. It adds a new one that is only written, unless a
+// setting has named the column.
 func (t *layout) timeOf(c *column) *timeColumn {
 	if i := slices.IndexFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name }); i >= 0 {
 		return t.times[i]
@@ -522,11 +531,12 @@ func (t *layout) timeOf(c *column) *timeColumn {
 	return tc
 }
 
-// readIn sets the zone of the column and, if its type says it, the form. A zone
-// of nil is that which nobody has named.
+// setZone sets the zone of the column, and its form if the type says it. The zone nil is UTC by
+// default.
 func (t *layout) setZone(tc *timeColumn, c *column, zone *time.Location) {
 	tc.column = c
-	tc.zone, tc.assumed = cmp.Or(zone, time.UTC), zone == nil
+	tc.zone = cmp.Or(zone, time.UTC)
+	tc.assumed = zone == nil
 	if c.Time != nil {
 		f := *c.Time
 		f.Zone = cmp.Or(f.Zone, tc.zone)
