@@ -148,8 +148,8 @@ func (k *checker) checkTable(ctx context.Context) {
 	}
 	k.AddGood("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
 	k.checkRivals(ctx)
-	k.failed("handler", hasColumns(k.table.Given(), "handler."+k.cfg.Handler.Kind, h))
-	k.failed("on_dead", hasColumns(k.table.Given(), "on_dead."+k.cfg.OnDead.Kind, onDead))
+	k.failed("handler", hasColumns(k.table.HandlerColumns(), "handler."+k.cfg.Handler.Kind, h))
+	k.failed("on_dead", hasColumns(k.table.HandlerColumns(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.checkSQLHandler(ctx)
 	look := doctor.ReadCheck{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
 	if p := refreshOf(k.cfg); p != nil {

@@ -49,9 +49,9 @@ func runDiscard(ctx context.Context, o ChangeOptions, g *globalOptions) error {
 		}
 		var r reader.Discarded
 		a.onDead, err = g.newOnDead(ctx, a.cfg, a.log)
-		err = cmp.Or(err, hasColumns(a.table.Given(), "on_dead."+a.cfg.OnDead.Kind, a.onDead))
+		err = cmp.Or(err, hasColumns(a.table.HandlerColumns(), "on_dead."+a.cfg.OnDead.Kind, a.onDead))
 		if err == nil {
-			r.Selected, _, err = a.table.CountChosen(ctx, filter, inspect.Discarded, now, time.Time{})
+			r.Selected, _, err = a.table.CountSelected(ctx, filter, inspect.Discarded, now, time.Time{})
 		}
 		if err != nil {
 			return err

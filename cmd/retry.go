@@ -98,7 +98,7 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 		}
 		var r retryJSON
 		widest := a.cfg.Tiers.Widest().MaxAge
-		r.Selected, r.Beyond, err = a.table.CountChosen(ctx, filter, inspect.Requeued, now, now.Add(-widest))
+		r.Selected, r.Beyond, err = a.table.CountSelected(ctx, filter, inspect.Requeued, now, now.Add(-widest))
 		if err != nil {
 			return err
 		}

@@ -172,7 +172,7 @@ func (a *setup) wireHandlers(ctx context.Context, h, onDead backlog.ConfiguredHa
 	}
 	a.handler = h
 	a.onDead = onDead
-	given := a.table.Given()
+	given := a.table.HandlerColumns()
 	return cmp.Or(hasColumns(given, "handler."+a.cfg.Handler.Kind, h), hasColumns(given, "on_dead."+a.cfg.OnDead.Kind, onDead))
 }
 

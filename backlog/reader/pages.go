@@ -114,7 +114,7 @@ func filterOf(ctx context.Context, v *View, f web.Filter, p inspect.Purpose, now
 		s.IDs = []string{f.ID}
 	}
 	filter, err := v.Choose(ctx, s, p, now)
-	filter.Given = true
+	filter.WithValues = true
 	return filter, err
 }
 
@@ -200,7 +200,7 @@ func requeued(ctx context.Context, v *View, f web.Filter, now time.Time) (table.
 		return filter, c, err
 	}
 	c.Examples = filter.Keys
-	c.Records, _, err = v.Table.CountChosen(ctx, filter, inspect.Requeued, now, time.Time{})
+	c.Records, _, err = v.Table.CountSelected(ctx, filter, inspect.Requeued, now, time.Time{})
 	if err != nil || len(filter.Keys) > 0 {
 		return filter, c, err
 	}

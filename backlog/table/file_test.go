@@ -132,7 +132,7 @@ func tried(s *table.Table) error {
 	if err := s.Prove(context.Background(), noon); err != nil {
 		return err
 	}
-	records, err := s.OfEachState(context.Background(), 1)
+	records, err := s.FirstOfEachState(context.Background(), 1)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (t *Table) List(
 	if err != nil || len(c.states) == 0 {
 		return list, err
 	}
-	exprs := len(t.withDisplay(t.rowExprs(c.Given)))
+	exprs := len(t.withDisplay(t.rowExprs(c.WithValues)))
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		count := 0
 		size := 0
@@ -123,7 +123,7 @@ func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []a
 		where.add(s.all(), s.args)
 		where.add(c.all(), c.args)
 		queries[i] = selectQuery{
-			columns: aliased(t.withDisplay(t.rowExprs(c.Given))), from: t.fromClause(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
+			columns: aliased(t.withDisplay(t.rowExprs(c.WithValues))), from: t.fromClause(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
 			where: where, orderBy: s.order, descending: true, limit: limit, bindsLimit: true,
 		}
 	}
@@ -162,9 +162,9 @@ type Filter struct {
 	Ages []time.Duration // maximum ages of the tiers, ascending; needed for Band and for the state unreadable
 	Band int             // 1 for the first of Ages, len(Ages)+1 for older records; 0: any; see [inspect.Counts]
 
-	Cause func(lastError string) bool // nil: any; see [Table.HasLastError]
-	Limit int                         // for Requeue and Discard; 0: no limit
-	Given bool                        // for List: rows have the values for handlers
+	Cause      func(lastError string) bool // nil: any; see [Table.HasLastError]
+	Limit      int                         // for Requeue and Discard; 0: no limit
+	WithValues bool                        // for List: rows have the values for handlers
 }
 
 // Words returns the words for the states of the table's rows.

@@ -158,9 +158,9 @@ func TestListOfCauses(t *testing.T) {
 			t.Errorf("%d are locked", len(got))
 		}
 		want := causes["order 17 is locked"] + causes["order 4 is locked"]
-		n, old, err := tab.CountChosen(context.Background(), locked, inspect.Requeued, noon, noon.Add(-7*day))
+		n, old, err := tab.CountSelected(context.Background(), locked, inspect.Requeued, noon, noon.Add(-7*day))
 		if err != nil {
-			t.Errorf("CountChosen: %v", err)
+			t.Errorf("CountSelected: %v", err)
 		}
 		testkit.Equal(t, "chosen", n, want)
 		if old == 0 || old >= n {

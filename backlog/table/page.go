@@ -510,7 +510,7 @@ func (t *Table) Statements() []string {
 }
 
 // WrittenColumns returns the quoted columns that passes write.
-func (t *Table) Written() []string {
+func (t *Table) WrittenColumns() []string {
 	clauses := slices.Clone(t.expireSet)
 	for _, x := range t.writer.targets(time.Time{}) {
 		clauses = append(clauses, x.set...)
@@ -520,7 +520,7 @@ func (t *Table) Written() []string {
 
 // ReadColumns returns the quoted columns that the statements of passes name, in the table's
 // order.
-func (t *Table) Read() []string {
+func (t *Table) ReadColumns() []string {
 	all := strings.Join(t.Statements(), "\n")
 	isUnread := func(quoted string) bool { return !strings.Contains(all, quoted) }
 	return slices.DeleteFunc(lists.Map(t.catalog.ColumnNames(), t.text.Quote), isUnread)

@@ -296,7 +296,7 @@ func TestRefreshStates(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", state, got, err, want)
 		}
 	}
-	if n, _, err := tab.CountChosen(ctx, table.Filter{}, inspect.Requeued, noon, noon); n != 2 || err != nil {
+	if n, _, err := tab.CountSelected(ctx, table.Filter{}, inspect.Requeued, noon, noon); n != 2 || err != nil {
 		t.Errorf("disabled or failed: %d, %v", n, err)
 	}
 	if n, err := tab.Requeue(ctx, table.Filter{Keys: keys}, noon, unrefused(t)); n != 5 || err != nil {

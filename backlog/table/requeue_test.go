@@ -190,8 +190,8 @@ func TestReset(t *testing.T) {
 		f := newFile(t, retryRows)
 		s := f.store(retryRowsMapping())
 		want := strings.Fields(x.want)
-		if n, _, err := s.CountChosen(context.Background(), x.sel, inspect.Requeued, noon, noon); n != len(want) || err != nil {
-			t.Errorf("%s: CountChosen: got %d, %v, want %d", x.name, n, err, len(want))
+		if n, _, err := s.CountSelected(context.Background(), x.sel, inspect.Requeued, noon, noon); n != len(want) || err != nil {
+			t.Errorf("%s: CountSelected: got %d, %v, want %d", x.name, n, err, len(want))
 		}
 		others := "SELECT * FROM BACKLOG WHERE id NOT IN (0" + strings.Join(append([]string{""}, want...), ", ") + ")"
 		before := f.rows(others)
@@ -250,7 +250,7 @@ func TestResetOfConditions(t *testing.T) {
 	}
 	s = f.store(m)
 	for status, want := range map[string]int{"error": 1, "dead": 1, "": 2} {
-		if n, _, err := s.CountChosen(context.Background(), table.Filter{Status: status}, inspect.Requeued, noon, noon); n != want || err != nil {
+		if n, _, err := s.CountSelected(context.Background(), table.Filter{Status: status}, inspect.Requeued, noon, noon); n != want || err != nil {
 			t.Errorf("status %q: got %d, %v, want %d", status, n, err, want)
 		}
 	}

@@ -99,7 +99,7 @@ func (t *layout) names(quoted []string) []string {
 }
 
 // HandlerColumns returns the names of the columns whose values handlers get, in their order.
-func (t *layout) Given() []string { return slices.Clone(t.selected.handlerNames) }
+func (t *layout) HandlerColumns() []string { return slices.Clone(t.selected.handlerNames) }
 
 // Stored returns the values of the quoted columns in the row with the key. The error is
 // [backlog.ErrConflict] if there is no such row.
@@ -209,10 +209,10 @@ func (t *layout) attemptsOf(row []any) int {
 	return n
 }
 
-// OfEachState returns the first pending records of each state in the order of passes, by the
+// FirstOfEachState returns the first pending records of each state in the order of passes, by the
 // state's label. It ignores ages and returns at most a number of records of each state. It
 // returns none if a trial cannot be rolled back.
-func (t *Table) OfEachState(ctx context.Context, most int) (map[string][]backlog.Record, error) {
+func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]backlog.Record, error) {
 	list := make(map[string][]backlog.Record)
 	if !t.canRollBack() {
 		return list, nil

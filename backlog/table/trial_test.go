@@ -402,7 +402,7 @@ func TestTrialThatLeavesSomething(t *testing.T) {
 func TestTrialOfTheNewest(t *testing.T) {
 	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
 		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-08 11:00:00'), (2, 'NEW', '2026-02-10 11:00:00'), (3, 'NEW', NULL), (4, 'NEW', '2026-02-09 11:00:00')`)
-	records, err := f.store(plainMapping()).OfEachState(t.Context(), 1)
+	records, err := f.store(plainMapping()).FirstOfEachState(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,9 +148,9 @@ func Grants(t *table.Table) (list []string) {
 	}
 	var read string // "": all columns, because the handler gets them all
 	if t.Mapping().Columns != nil {
-		read = " (" + strings.Join(t.Read(), ", ") + ")"
+		read = " (" + strings.Join(t.ReadColumns(), ", ") + ")"
 	}
-	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.Written(), ", ")+") ON "+c.Grant+" TO "+c.User)
+	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.WrittenColumns(), ", ")+") ON "+c.Grant+" TO "+c.User)
 }
 
 // Samples says how up to three pending rows are understood. It reads more rows than that, because the

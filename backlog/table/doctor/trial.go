@@ -78,7 +78,7 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 
 // states tries rows of each state.
 func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
-	first, err := x.Table.OfEachState(ctx, 1)
+	first, err := x.Table.FirstOfEachState(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 		if len(first[state]) == 0 || !x.try(ctx, s, first[state]) {
 			continue
 		}
-		more, err := x.Table.OfEachState(ctx, mostLooked)
+		more, err := x.Table.FirstOfEachState(ctx, mostLooked)
 		if err != nil {
 			return nil, err
 		}

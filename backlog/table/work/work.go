@@ -141,7 +141,7 @@ func (w *SQLHandler) param(name string, n int) (param, *db.Column, error) {
 		return param{}, nil, cat.MissingColumn(fmt.Sprintf("handler.sql: statement %d: parameter", n), m.Name, name)
 	}
 	isColumn := func(id string) bool { return cat.Find(id, fold) == c }
-	p := param{name: c.Name, keyPart: slices.IndexFunc(m.ID, isColumn), columnIndex: slices.Index(w.t.Given(), c.Name), rereadIndex: -1}
+	p := param{name: c.Name, keyPart: slices.IndexFunc(m.ID, isColumn), columnIndex: slices.Index(w.t.HandlerColumns(), c.Name), rereadIndex: -1}
 	if p.keyPart < 0 && p.columnIndex < 0 {
 		return param{}, nil, db.Problemf("add it to table.columns", "handler.sql: statement %d: the handler is not given the column %s", n, c.Name)
 	}
