@@ -270,7 +270,7 @@ func (c *attemptColumns) values(s *backlog.Memory, at time.Time) []any {
 // changes returns the quoted columns that differ between the memories from and to, and their
 // values in to.
 //
-// The row has the memory now, in which somebody else may have changed other columns. after is
+// The row has the memory now, in which another program may have changed other columns. after is
 // what the row remembers once the changes are written, as precisely as its columns hold it. at
 // is the present time.
 func (c *attemptColumns) changes(

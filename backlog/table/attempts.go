@@ -284,7 +284,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 
 // refreshWrite returns the UPDATE that writes the difference between the memory from and the
 // settlement's memory to a row, and what the row remembers afterwards. The row remembers now,
-// which differs from from if somebody has saved it.
+// which differs from from if the row was saved in between.
 //
 // The end of an attempt also writes a status: success if no start is planned, dead if the row is
 // disabled. The targets RowNew and RowOther are not the end of an attempt.
@@ -379,7 +379,7 @@ func (t *layout) overdueQuery(now time.Time, after backlog.Cursor, limit int) se
 }
 
 // recordsQuery returns the query for the rows that meet the conditions and are the table's
-// records, whatever their state. exprs are those of a page.
+// records, whatever their state. exprs are the columns of a page, with or without values.
 func (t *layout) recordsQuery(where conditions, exprs []string) selectQuery {
 	for _, cond := range t.keyNotNull() {
 		where.add(cond, nil)

@@ -27,18 +27,18 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	if err != nil {
 		return c, err
 	}
-	for _, b := range t.states {
-		retried, exhausted := t.retryConditions(b)
+	for _, state := range t.states {
+		retried, exhausted := t.retryConditions(state)
 		if retried != "" {
-			b.cond = retried
-			if err := t.countState(ctx, b, now, edges, &c); err != nil {
+			state.cond = retried
+			if err := t.countState(ctx, state, now, edges, &c); err != nil {
 				return c, err
 			}
 		}
 		if exhausted != "" {
-			b.cond = exhausted
+			state.cond = exhausted
 			n := 0
-			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.inState(b)}.sql()
+			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.inState(state)}.sql()
 			if err := t.db.QueryOne(ctx, text, args, &n); err != nil {
 				return c, err
 			}
@@ -137,7 +137,7 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 }
 
 // countState adds the rows in the state to the counts.
-func (t *Table) countState(ctx context.Context, b pendingState, now time.Time, edges []time.Duration, c *inspect.Counts) error {
+func (t *Table) countState(ctx context.Context, state pendingState, now time.Time, edges []time.Duration, c *inspect.Counts) error {
 	number, numberArgs := t.bandExpr(now, edges)
 	date := t.text.AsStored(t.inserted.quoted)
 	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {
@@ -145,7 +145,7 @@ func (t *Table) countState(ctx context.Context, b pendingState, now time.Time, e
 	}
 	text, args := selectQuery{
 		columns: []string{number, "count(*)", "min(" + date + ")"}, columnArgs: numberArgs,
-		from: t.name, where: t.inState(b), grouped: true,
+		from: t.name, where: t.inState(state), grouped: true,
 	}.sql()
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.QueryValues(ctx, t.db, text, args, 3)
@@ -164,7 +164,7 @@ func (t *Table) countState(ctx context.Context, b pendingState, now time.Time, e
 		if at < len(edges) {
 			band = &c.Bands[at]
 		}
-		band.Add(b.lane, n, oldest)
+		band.Add(state.lane, n, oldest)
 	}
 	return err
 }

@@ -118,12 +118,12 @@ func (t *layout) listStatements(after backlog.Cursor) []listStatement {
 // listQuery returns the text and the arguments of a listStatement.
 func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []any) {
 	queries := make([]selectQuery, len(c.states))
-	for i, b := range c.states {
-		where := allOf(b.cond)
+	for i, state := range c.states {
+		where := allOf(state.cond)
 		where.add(s.all(), s.args)
 		where.add(c.all(), c.args)
 		queries[i] = selectQuery{
-			columns: aliased(t.withDisplay(t.rowExprs(c.WithValues))), from: t.fromClause(slices.Concat(t.where.prefix, b.prefix), t.inserted.quoted),
+			columns: aliased(t.withDisplay(t.rowExprs(c.WithValues))), from: t.fromClause(slices.Concat(t.where.prefix, state.prefix), t.inserted.quoted),
 			where: where, orderBy: s.order, descending: true, limit: limit, bindsLimit: true,
 		}
 	}
@@ -141,10 +141,10 @@ func (t *layout) rowExprs(withValues bool) []string {
 // ListReadings returns the queries of List, one for each state that an index should have in order.
 func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err error) {
 	c, err := t.selectionOf(f, inspect.Listed, now)
-	for _, b := range c.states {
+	for _, state := range c.states {
 		one := c
-		one.states = []pendingState{b}
-		r := t.readingOf(b, []string{b.cond}, []string{t.inserted.quoted})
+		one.states = []pendingState{state}
+		r := t.readingOf(state, []string{state.cond}, []string{t.inserted.quoted})
 		r.Query, r.Args = t.listQuery(one, t.listStatements(backlog.Cursor{})[0], maxListed)
 		list = append(list, r)
 	}
@@ -241,16 +241,16 @@ type namedState struct {
 // namedStates returns the states that rows of the table can be in. Unreadable rows also belong to
 // one of them.
 func (t *layout) namedStates() (list []namedState) {
-	add := func(state, label, cond string, b pendingState) {
-		b.cond = cond
+	add := func(word, label, cond string, rows pendingState) {
+		rows.cond = cond
 		if cond != "" {
-			list = append(list, namedState{state, label, b})
+			list = append(list, namedState{word, label, rows})
 		}
 	}
-	for _, b := range t.states {
-		retried, exhausted := t.retryConditions(b)
-		add(b.lane.String(), b.label, retried, b)
-		add("exhausted", b.label, exhausted, b)
+	for _, rows := range t.states {
+		retried, exhausted := t.retryConditions(rows)
+		add(rows.lane.String(), rows.label, retried, rows)
+		add("exhausted", rows.label, exhausted, rows)
 	}
 	add("dead", "dead", t.dead.cond, pendingState{filter: t.dead})
 	for _, x := range t.refresh.states() {
@@ -270,18 +270,18 @@ func (t *layout) States() []string {
 
 // retryConditions returns the conditions of rows in the state that are tried again, and of those
 // that are out of retries. A condition is "" if there are no such rows.
-func (t *layout) retryConditions(b pendingState) (retried, exhausted string) {
-	if t.m.Once && b.lane == backlog.Failed {
-		return "", b.cond
+func (t *layout) retryConditions(state pendingState) (retried, exhausted string) {
+	if t.m.Once && state.lane == backlog.Failed {
+		return "", state.cond
 	}
-	return b.cond, b.exhaustedCond
+	return state.cond, state.exhaustedCond
 }
 
 // inAnyState returns the conditions of all rows of the selection.
 func (c *selection) inAnyState() conditions {
 	or := never
-	for _, b := range c.states {
-		or += " OR " + b.cond
+	for _, state := range c.states {
+		or += " OR " + state.cond
 	}
 	return conditions{append([]string{"(" + or + ")"}, c.list...), c.args}
 }

@@ -35,7 +35,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 	for i, seg := range segments {
 		s := scanner{t: t, q: q, segment: seg}
 		p, err := t.page(ctx, &s)
-		for err == nil && s.unknownForm != nil { // its form is that of most rows, not of the first
+		for err == nil && s.unknownForm != nil { // most rows decide on the form, not the first one
 			col := s.unknownForm
 			err = t.discoverForm(ctx, col)
 			if err != nil {
@@ -72,13 +72,13 @@ func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unr
 	if t.lanes[q.Lane].byWait {
 		ranges = order.known().RangesAfter(q.Now)
 	}
-	terms := t.laneScans(q.Lane)
-	if len(terms) == 0 {
+	scans := t.laneScans(q.Lane)
+	if len(scans) == 0 {
 		ranges = nil
 	}
 	for _, r := range ranges {
-		text, args := t.pageQuery(q, pageStatement{segment: datedSegment, strayRange: &r}, terms, q.Limit-len(list))
-		found, err := t.unreadable(ctx, q, terms, text, args)
+		text, args := t.pageQuery(q, pageStatement{segment: datedSegment, strayRange: &r}, scans, q.Limit-len(list))
+		found, err := t.unreadable(ctx, q, scans, text, args)
 		if err != nil {
 			return nil, err
 		}
@@ -117,11 +117,11 @@ func (t *Table) strayDeadlines(
 
 // unreadable returns the rows of a page query that cannot be read as records.
 func (t *Table) unreadable(
-	ctx context.Context, q backlog.Query, terms []laneScan, text string, args []any,
+	ctx context.Context, q backlog.Query, scans []laneScan, text string, args []any,
 ) ([]backlog.Unreadable, error) {
 	var s scanner
 	err := t.db.Do(ctx, func(ctx context.Context) error {
-		s = scanner{t: t, q: q, segment: datedSegment, scans: terms, acceptsUnknown: true}
+		s = scanner{t: t, q: q, segment: datedSegment, scans: scans, acceptsUnknown: true}
 		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
 		if err != nil {
 			return err
@@ -192,8 +192,8 @@ type laneScan struct {
 
 // laneScans returns the scans of a lane.
 func (t *layout) laneScans(lane backlog.Lane) (list []laneScan) {
-	for i, b := range t.states {
-		if b.lane != lane {
+	for i, state := range t.states {
+		if state.lane != lane {
 			continue
 		}
 		for _, c := range t.lanes[lane].classes {
@@ -205,21 +205,21 @@ func (t *layout) laneScans(lane backlog.Lane) (list []laneScan) {
 
 // pageQuery returns the text and the arguments of a pageStatement. Where there are several
 // scans, the index of the state comes after the columns of a page.
-func (t *layout) pageQuery(q backlog.Query, p pageStatement, terms []laneScan, limit int) (text string, args []any) {
+func (t *layout) pageQuery(q backlog.Query, p pageStatement, scans []laneScan, limit int) (text string, args []any) {
 	order := &t.lanes[q.Lane]
-	queries := make([]selectQuery, len(terms))
-	for i, x := range terms {
-		b := t.states[x.state]
+	queries := make([]selectQuery, len(scans))
+	for i, x := range scans {
+		state := t.states[x.state]
 		columns := aliased(t.rowExprs(p.strayRange == nil))
-		if len(terms) > 1 {
+		if len(scans) > 1 {
 			columns = append(columns, strconv.Itoa(x.state))
 		}
-		lead := slices.Concat(t.where.prefix, b.prefix)
+		lead := slices.Concat(t.where.prefix, state.prefix)
 		if x.waitClass.cond != "" && !x.waitClass.openEnded {
 			lead = append(lead, t.policy.count)
 		}
 		queries[i] = selectQuery{
-			columns: columns, from: t.fromClause(lead, order.time.quoted), where: t.pageConditions(q, p, b, x.waitClass),
+			columns: columns, from: t.fromClause(lead, order.time.quoted), where: t.pageConditions(q, p, state, x.waitClass),
 			orderBy: t.orderColumns(q.Lane, p.segment), descending: order.descending, limit: limit, bindsLimit: true,
 		}
 	}
@@ -264,12 +264,12 @@ func orEqual(operator string, includes bool) string {
 
 // pageConditions returns the conditions of the rows that a pageStatement reads in a state and
 // a waitClass.
-func (t *layout) pageConditions(q backlog.Query, p pageStatement, b pendingState, c waitClass) conditions {
+func (t *layout) pageConditions(q backlog.Query, p pageStatement, state pendingState, c waitClass) conditions {
 	o := &t.lanes[q.Lane]
 	dated := p.segment == datedSegment
 	within := isInSegment(q.After, p.segment)
-	b.cond = b.pageCond
-	conds := t.inState(b)
+	state.cond = state.pageCond
+	conds := t.inState(state)
 	conds.add(c.cond, nil)
 	order := o.time
 	switch {
@@ -336,10 +336,10 @@ func (t *layout) orUnreadable(c *timeColumn, cond string, args []any) (string, [
 	return or.any(), or.args
 }
 
-// inState returns the conditions of rows in the state. Those of the zero state are the
+// inState returns the conditions of rows in the state. For the zero state it returns the
 // conditions of every record.
-func (t *layout) inState(b pendingState) conditions {
-	return conditions{list: append(lists.NonEmpty(b.cond, t.where.cond), t.keyNotNull()...)}
+func (t *layout) inState(state pendingState) conditions {
+	return conditions{list: append(lists.NonEmpty(state.cond, t.where.cond), t.keyNotNull()...)}
 }
 
 // keyNotNull returns a condition for each column of the key that can be NULL: a record needs a
@@ -416,24 +416,24 @@ type Reading struct {
 // index by the count and the time. An open-ended class has several counts, so it needs an index
 // of its own to come in order.
 func (t *layout) Readings(now time.Time) (list []Reading) {
-	for i, b := range t.states {
-		order := t.lanes[b.lane].time.quoted
+	for i, state := range t.states {
+		order := t.lanes[state.lane].time.quoted
 		var count []string
-		if b.lane == backlog.Failed && t.policy.byCount() {
+		if state.lane == backlog.Failed && t.policy.byCount() {
 			count = []string{t.policy.count}
 		}
-		add := func(terms []laneScan, conds, equal []string) {
-			if len(terms) == 0 {
+		add := func(scans []laneScan, conds, equal []string) {
+			if len(scans) == 0 {
 				return
 			}
-			q := backlog.Query{Lane: b.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-			r := t.readingOf(b, append([]string{b.indexCond}, conds...), append(slices.Clip(equal), order))
+			q := backlog.Query{Lane: state.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
+			r := t.readingOf(state, append([]string{state.indexCond}, conds...), append(slices.Clip(equal), order))
 			r.Equal = append(r.Equal, t.names(equal)...)
-			r.Query, r.Args = t.pageQuery(q, pageStatement{segment: datedSegment}, terms, q.Limit)
+			r.Query, r.Args = t.pageQuery(q, pageStatement{segment: datedSegment}, scans, q.Limit)
 			list = append(list, r)
 		}
 		var single, many []laneScan
-		for _, x := range t.laneScans(b.lane) {
+		for _, x := range t.laneScans(state.lane) {
 			switch {
 			case x.state != i || x.waitClass.unexpected:
 			case x.waitClass.openEnded:
@@ -458,9 +458,9 @@ func (t *layout) Readings(now time.Time) (list []Reading) {
 //
 // The index begins with the columns whose value the condition says already. Without them a
 // planner that has no statistics prefers any index that it can search by a status, and sorts.
-func (t *layout) readingOf(b pendingState, conds, columns []string) Reading {
+func (t *layout) readingOf(state pendingState, conds, columns []string) Reading {
 	var equal []string
-	for _, has := range []map[string]any{t.where.equal, b.equal} {
+	for _, has := range []map[string]any{t.where.equal, state.equal} {
 		for name, v := range has {
 			if v != nil || t.text.EqualFirst {
 				equal = append(equal, name)
@@ -468,8 +468,8 @@ func (t *layout) readingOf(b pendingState, conds, columns []string) Reading {
 		}
 	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", b.lane, cmp.Or(b.title, b.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
-		Columns: lists.Distinct(slices.Concat(t.where.prefix, b.prefix, columns, t.key)),
+		What: fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
+		Columns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), lists.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),
 	}
@@ -481,8 +481,8 @@ func (t *Table) Statements() []string {
 	var list []string
 	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
-		terms := t.laneScans(lane)
-		for seg := newestSegment; seg <= oldestSegment && len(terms) > 0; seg++ {
+		scans := t.laneScans(lane)
+		for seg := newestSegment; seg <= oldestSegment && len(scans) > 0; seg++ {
 			if seg != datedSegment && !slices.Contains(t.segments(backlog.Query{Lane: lane, Widest: true}), seg) {
 				continue
 			}
@@ -490,7 +490,7 @@ func (t *Table) Statements() []string {
 				after.Segment = seg
 				q := backlog.Query{Lane: lane, After: after}
 				for _, p := range pageStatements(q, seg) {
-					text, _ := t.pageQuery(q, p, terms, 1)
+					text, _ := t.pageQuery(q, p, scans, 1)
 					list = append(list, text)
 				}
 			}

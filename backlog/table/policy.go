@@ -195,31 +195,31 @@ func (r *resolver) lanes() {
 	c := &t.policy
 	splitByCount := t.OneLane() && c.counts()
 	if splitByCount {
-		for _, b := range slices.Clone(t.states) {
-			b.lane = backlog.Failed
-			b.statusCond = b.cond
-			b.cond += " AND " + c.count + " > 0"
-			t.states = append(t.states, b)
+		for _, state := range slices.Clone(t.states) {
+			state.lane = backlog.Failed
+			state.statusCond = state.cond
+			state.cond += " AND " + c.count + " > 0"
+			t.states = append(t.states, state)
 		}
 	}
 	for i := range t.states {
-		b := &t.states[i]
-		b.statusCond = cmp.Or(b.statusCond, b.cond)
+		state := &t.states[i]
+		state.statusCond = cmp.Or(state.statusCond, state.cond)
 		switch {
-		case b.lane == backlog.Failed && c.givesUp():
-			b.guardCond = b.cond
-			b.exhaustedCond = fmt.Sprintf("%s AND %s > %d", b.cond, c.count, c.rule.Retries)
-			b.cond += " AND " + c.notExhausted()
-		case b.lane == backlog.Fresh && splitByCount:
-			b.cond += " AND " + c.orNull(c.count+" <= 0")
+		case state.lane == backlog.Failed && c.givesUp():
+			state.guardCond = state.cond
+			state.exhaustedCond = fmt.Sprintf("%s AND %s > %d", state.cond, c.count, c.rule.Retries)
+			state.cond += " AND " + c.notExhausted()
+		case state.lane == backlog.Fresh && splitByCount:
+			state.cond += " AND " + c.orNull(c.count+" <= 0")
 		}
-		b.pageCond = b.cond
-		b.indexCond = b.cond
-		if b.lane == backlog.Failed && c.byCount() {
+		state.pageCond = state.cond
+		state.indexCond = state.cond
+		if state.lane == backlog.Failed && c.byCount() {
 			// The waitClass asks for an exact count. A condition that the count is
 			// positive would only tempt a planner to read all of them by the count.
-			b.pageCond = strings.Join(lists.NonEmpty(b.statusCond, c.notExhausted()), " AND ")
-			b.indexCond = b.statusCond
+			state.pageCond = strings.Join(lists.NonEmpty(state.statusCond, c.notExhausted()), " AND ")
+			state.indexCond = state.statusCond
 		}
 	}
 	c.classes = r.classes(splitByCount)
@@ -371,10 +371,10 @@ func (r *resolver) attemptLanes() {
 	t.states = []pendingState{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}
 	r.lanes()
 	for i := range t.states {
-		b := &t.states[i]
-		b.indexCond = a.waiting // one index for both lanes
-		b.title = a.waiting
-		b.shownCond = a.planned + strings.TrimPrefix(b.cond, a.waiting)
+		state := &t.states[i]
+		state.indexCond = a.waiting // one index for both lanes
+		state.title = a.waiting
+		state.shownCond = a.planned + strings.TrimPrefix(state.cond, a.waiting)
 	}
 	t.states[1].label = "error"
 	t.success = a.finished

@@ -141,7 +141,7 @@ func (t *layout) varies(w batchUpdate, quoted string) bool {
 	return !isError && slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.valueOf != nil })
 }
 
-// counts reports whether the update computes a value from that of the row.
+// counts reports whether the update computes a value from a value of the row.
 func (w *batchUpdate) counts() bool {
 	return slices.ContainsFunc(w.set, func(a setClause) bool { return strings.Contains(a.expr, a.column) })
 }

@@ -15,8 +15,8 @@ import (
 	"backlog/internal/lists"
 )
 
-// A rewriting puts rows into another state, group by group. It leaves rows alone that somebody
-// changes at the same time, and rows that the database refuses.
+// A rewriting puts rows into another state, group by group. It leaves rows alone that another
+// program changes at the same time, and rows that the database refuses.
 type rewriting struct {
 	place        string // the setting that says what is written
 	set          []setClause
@@ -163,7 +163,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 
 // An expiry is a set of pending rows that get the dead status.
 type expiry struct {
-	branch int // the index of their state
+	state int // the index of their state
 	conditions
 	col   *timeColumn // the time that has passed, which is not yet a condition; nil: they are out of retries
 	bound time.Time   // times before it have passed
@@ -226,7 +226,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	if len(dying) < all || hasTexts || canBeUndone {
 		return 0, false, nil
 	}
-	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.branch) })
+	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.state) })
 	_, values := t.bound(t.expireSet, batch{at: e.Now})
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
@@ -246,7 +246,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 
 // expiring returns how the set is expired by groups.
 func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewriting {
-	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.branch) }
+	record := func(row []any) backlog.Record { return t.recordOf(slices.Clone(row), x.state) }
 	groups := t.groupsByKey(ctx, t.selected.exprs, backlog.MaxGroup, t.unsearched(x.conditions))
 	w := rewriting{
 		place: statusSettings[backlog.RowDead], set: t.expireSet, now: e.Now, conditions: x.conditions,
@@ -284,17 +284,17 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 	if !t.HasDead() {
 		return nil
 	}
-	for i, b := range t.states {
+	for i, state := range t.states {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
-				x.branch = i
-				x.conditions = t.inState(b)
+				x.state = i
+				x.conditions = t.inState(state)
 				list = append(list, x)
 			}
 		}
-		if b.exhaustedCond != "" {
-			b.cond = b.exhaustedCond
-			list = append(list, expiry{branch: i, conditions: t.inState(b)})
+		if state.exhaustedCond != "" {
+			state.cond = state.exhaustedCond
+			list = append(list, expiry{state: i, conditions: t.inState(state)})
 		}
 	}
 	return list
@@ -316,7 +316,7 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused fu
 	}
 	return t.rewrite(ctx, rewriting{
 		place: statusSettings[backlog.RowNew], set: t.requeueSet, now: now, conditions: c.inAnyState(),
-		mayStillHold: slices.ContainsFunc(c.states, func(b pendingState) bool { return b.cond == always }),
+		mayStillHold: slices.ContainsFunc(c.states, func(state pendingState) bool { return state.cond == always }),
 		groups:       t.selectedByKey(ctx, c, t.selected.bareExprs),
 		refused:      func(row []any, why error) { refused(t.keyOf(row), why) },
 	})

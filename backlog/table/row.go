@@ -121,8 +121,8 @@ func (t *layout) withKey(k backlog.Key) (conds conditions) {
 	return conds
 }
 
-// scan reads the first n values of a row, whose columns are those of a page or of
-// [layout.withDisplay]. What comes after them is scanned into rest.
+// scan reads the first n values of a row with the columns of a page or of [layout.withDisplay].
+// What comes after them is scanned into rest.
 func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...any) ([]any, error) {
 	row, err := db.ScanValues(rows, n, rest...)
 	for i, v := range row {
@@ -131,15 +131,14 @@ func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...an
 	return row, err
 }
 
-// rows returns the rows of a query, whose columns are those of a page or of
-// [layout.withDisplay].
+// rows returns the rows of a query with the columns of a page or of [layout.withDisplay].
 func (t *Table) rows(ctx context.Context, q selectQuery) ([][]any, error) {
 	text, args := q.sql()
 	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(q.columns)) })
 }
 
 // groupsByKey returns the rows that meet the conditions, in the order of their keys and in
-// groups of a size. exprs are those of a page or of [layout.withDisplay]. The conditions
+// groups of a size. exprs are the columns of a page or of [layout.withDisplay]. The conditions
 // should be unsearched: with an index for them, each group would sort all rows that meet them.
 func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where conditions) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
@@ -161,11 +160,11 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where
 
 // recordOf returns the record of a row in the state, for other uses than a page. Times that
 // cannot be read are zero.
-func (t *layout) recordOf(row []any, branch int) backlog.Record {
+func (t *layout) recordOf(row []any, state int) backlog.Record {
 	rec := backlog.Record{Key: t.keyOf(row)}
 	rec.Inserted, _ = t.inserted.timeIn(row)
 	_ = t.remember(&rec, row)
-	t.fill(&rec, row, branch)
+	t.fill(&rec, row, state)
 	return rec
 }
 
@@ -175,11 +174,11 @@ func (t *layout) keyOf(row []any) backlog.Key {
 }
 
 // fill sets the state of the record and the values for handlers. The record keeps the row.
-func (t *layout) fill(rec *backlog.Record, row []any, branch int) {
-	b := &t.states[branch]
-	rec.Origin = branch
-	rec.Lane = b.lane
-	rec.Status = b.label
+func (t *layout) fill(rec *backlog.Record, row []any, index int) {
+	state := &t.states[index]
+	rec.Origin = index
+	rec.Lane = state.lane
+	rec.Status = state.label
 	rec.Names = t.selected.handlerNames
 	rec.Values = row[:len(t.columns)]
 	if t.selected.statusAt >= 0 {
@@ -217,19 +216,19 @@ func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]ba
 	if !t.canRollBack() {
 		return list, nil
 	}
-	for i, b := range t.states {
-		conds := t.inState(b)
+	for i, state := range t.states {
+		conds := t.inState(state)
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
 		rows, err := t.rows(ctx, selectQuery{
 			columns: aliased(t.selected.exprs), from: t.name, where: conds,
-			orderBy: t.orderColumns(b.lane, datedSegment), descending: t.lanes[b.lane].descending, limit: most, bindsLimit: true,
+			orderBy: t.orderColumns(state.lane, datedSegment), descending: t.lanes[state.lane].descending, limit: most, bindsLimit: true,
 		})
 		if err != nil {
 			return nil, err
 		}
-		list[b.label] = lists.Map(rows, func(row []any) backlog.Record { return t.recordOf(row, i) })
+		list[state.label] = lists.Map(rows, func(row []any) backlog.Record { return t.recordOf(row, i) })
 	}
 	return list, nil
 }
@@ -248,9 +247,9 @@ type scanner struct {
 	count   int // rows
 	bytes   int // of their values
 
-	// unknown is set when a row has a time in a column without a known form. Scanning ends,
-	// and the page must be read anew once the form is detected. With again the form stays
-	// unknown, and the time is judged alone.
+	// unknownForm is set when a row has a time in a column without a known form. Scanning
+	// ends, and the page must be read anew once the form is detected. With acceptsUnknown
+	// scanning goes on, and each such time is judged alone.
 	unknownForm    *timeColumn
 	acceptsUnknown bool
 }
@@ -319,7 +318,7 @@ func sizeOf(values ...any) (n int) {
 	return n
 }
 
-// value converts the driver's value of the i-th expression to that of the store.
+// value converts the driver's value of the i-th expression to the store's.
 func (t *layout) value(i int, v any) any { return t.database.Value(t.selected.columns[i], v) }
 
 // addRow adds a row to the page. It decides exactly what the SQL conditions decide to the
@@ -376,7 +375,7 @@ type dates struct {
 	skipped                     *timeColumn // its date is missing, so that passes skip the row
 }
 
-// datesOf reads the dates of a row. The error is that of the first unreadable date.
+// datesOf reads the dates of a row. The error is about the first unreadable date.
 func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 	to := [...]*time.Time{&d.inserted, &d.eligible, &d.expires}
 	for i, tc := range [...]*timeColumn{t.inserted, t.eligible, t.expires} {
@@ -459,18 +458,17 @@ func (t *layout) withDisplay(exprs []string) []string {
 	return slices.Concat(exprs, t.selected.displayExprs)
 }
 
-// displayRow returns what people are shown of a row. values are those of
-// [layout.withDisplay].
+// displayRow returns what people are shown of a row with the columns of [layout.withDisplay].
 func (t *layout) displayRow(values []any, now time.Time) inspect.Row {
 	raw := values[:len(t.selected.exprs)]
 	display := values[len(t.selected.exprs):]
 	stateIndex, _ := db.AsCount(display[2])
-	branch := 0
+	origin := 0 // the record of a row that is not pending passes for one in the first state
 	row := inspect.Row{State: backlog.RowState(stateIndex - len(t.states))}
 	if stateIndex < len(t.states) {
-		branch = stateIndex
+		origin = stateIndex
 		row.State = backlog.RowNew
-		if t.states[branch].lane == backlog.Failed {
+		if t.states[origin].lane == backlog.Failed {
 			row.State = backlog.RowError
 		}
 	}
@@ -487,7 +485,7 @@ func (t *layout) displayRow(values []any, now time.Time) inspect.Row {
 		row.NoDate = means
 	}
 	row.NoStatus = t.selected.statusAt >= 0 && raw[t.selected.statusAt] == nil
-	row.Record = t.recordOf(raw, branch)
+	row.Record = t.recordOf(raw, origin)
 	if t.selected.statusAt < 0 {
 		row.Status = row.State.String()
 	}
@@ -512,9 +510,9 @@ func (t *layout) stateIndexExpr(as func(int) string) string {
 			expr += " WHEN " + cond + " THEN " + as(number)
 		}
 	}
-	for i, b := range t.states {
-		add(cmp.Or(b.shownCond, b.cond), i)
-		add(b.exhaustedCond, i)
+	for i, state := range t.states {
+		add(cmp.Or(state.shownCond, state.cond), i)
+		add(state.exhaustedCond, i)
 	}
 	add(t.success, len(t.states)+int(backlog.RowSuccess))
 	add(t.dead.cond, len(t.states)+int(backlog.RowDead))
@@ -533,8 +531,8 @@ func (t *layout) stateLabel(n int) string {
 // EachPending calls f with every pending row, whatever its age and whether it is due. The
 // rows of each state come in the order of their keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
-	for _, b := range t.states {
-		for rows, err := range t.groupsByKey(ctx, t.withDisplay(t.selected.exprs), backlog.MaxGroup, t.unsearched(t.inState(b))) {
+	for _, state := range t.states {
+		for rows, err := range t.groupsByKey(ctx, t.withDisplay(t.selected.exprs), backlog.MaxGroup, t.unsearched(t.inState(state))) {
 			if err != nil {
 				return err
 			}

@@ -93,11 +93,11 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 
 // prepareBatches prepares the statements that write the batches, and returns them. For a batch
 // that changes nothing it checks that the rows are as they were read.
-func (t *Table) prepareBatches(ctx context.Context, works []batch) (writes []batchUpdate, err error) {
-	for _, w := range works {
-		x := t.batchUpdate(w)
+func (t *Table) prepareBatches(ctx context.Context, batches []batch) (updates []batchUpdate, err error) {
+	for _, b := range batches {
+		x := t.batchUpdate(b)
 		if x.text == "" {
-			if unchanged, err := t.allUnchanged(ctx, w); !unchanged {
+			if unchanged, err := t.allUnchanged(ctx, b); !unchanged {
 				return nil, cmp.Or(err, backlog.ErrConflict)
 			}
 			continue
@@ -105,9 +105,9 @@ func (t *Table) prepareBatches(ctx context.Context, works []batch) (writes []bat
 		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(x.text)); err != nil {
 			return nil, err
 		}
-		writes = append(writes, x)
+		updates = append(updates, x)
 	}
-	return writes, nil
+	return updates, nil
 }
 
 // writeBatches writes each batch with one statement.
@@ -187,26 +187,26 @@ func (t *layout) writeUndone(place string) error {
 
 // checkWritten returns an error if a row that was written is as it was, or if several rows
 // have its key. found is the number of rows that the statement wrote.
-func (t *Table) checkWritten(ctx context.Context, tx *sql.Tx, w batch, found int64) error {
+func (t *Table) checkWritten(ctx context.Context, tx *sql.Tx, b batch, found int64) error {
 	if found > 1 {
-		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, w.rows[0].Record.Key)
+		return fmt.Errorf("table %s has %d rows with the key %v: nothing was written", t.m.Name, found, b.rows[0].Record.Key)
 	}
-	n, err := t.countStillPending(ctx, tx, w)
+	n, err := t.countStillPending(ctx, tx, b)
 	if err == nil && n > 0 {
-		err = t.writeUndone(statusSettings[w.target])
+		err = t.writeUndone(statusSettings[b.target])
 	}
 	return err
 }
 
 // countStillPending returns how many rows of the batch are in the state that was read,
 // although the batch was just written and its outcome is final. Only a trigger can do that.
-func (t *Table) countStillPending(ctx context.Context, tx *sql.Tx, w batch) (int64, error) {
-	if len(t.catalog.Triggers) == 0 || !t.isFinal(w.target) || t.hasStatus(w.state, t.updates[w.target]) {
+func (t *Table) countStillPending(ctx context.Context, tx *sql.Tx, b batch) (int64, error) {
+	if len(t.catalog.Triggers) == 0 || !t.isFinal(b.target) || t.hasStatus(b.state, t.updates[b.target]) {
 		return 0, nil
 	}
-	w.target = backlog.RowSuccess // its guard ignores the number of failures
-	w.exact = false
-	return t.countUnchanged(ctx, tx, w)
+	b.target = backlog.RowSuccess // its guard ignores the number of failures
+	b.exact = false
+	return t.countUnchanged(ctx, tx, b)
 }
 
 // isFinal reports whether rows in the target state are not pending.
@@ -215,8 +215,8 @@ func (t *layout) isFinal(target backlog.RowState) bool {
 }
 
 // countUnchanged returns how many rows of the batch are as they were read.
-func (t *Table) countUnchanged(ctx context.Context, q db.Querier, w batch) (n int64, err error) {
-	return t.countWhere(ctx, q, t.unchangedConditions(w))
+func (t *Table) countUnchanged(ctx context.Context, q db.Querier, b batch) (n int64, err error) {
+	return t.countWhere(ctx, q, t.unchangedConditions(b))
 }
 
 // countWhere returns how many rows meet the conditions.
@@ -231,8 +231,8 @@ func (t *Table) countWhere(ctx context.Context, q db.Querier, where conditions) 
 // error everything is rolled back.
 //
 // The error is [backlog.ErrConflict] if the row is not as it was read. f may put the row into
-// another state or delete it: then the settlement is not written. Other errors are those of f
-// and of the driver.
+// another state or delete it: then the settlement is not written. Other errors come from f or
+// from the driver.
 func (t *Table) SettleWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
 	return t.settleWith(ctx, r, at, false, f)
 }
@@ -285,8 +285,8 @@ func (t *Table) settleWith(
 
 // lockText returns the statement that selects the row of the batch if it is as it was read, and
 // locks it until the transaction ends.
-func (t *layout) lockText(w batch) (string, []any) {
-	return selectQuery{columns: []string{"1"}, from: t.name, where: t.unchangedConditions(w), lock: t.text.LockRow}.sql()
+func (t *layout) lockText(b batch) (string, []any) {
+	return selectQuery{columns: []string{"1"}, from: t.name, where: t.unchangedConditions(b), lock: t.text.LockRow}.sql()
 }
 
 // A batchKey is what settlements have in common that one statement writes.
@@ -312,7 +312,7 @@ func (t *layout) batches(group []backlog.Settlement) []batch {
 	var list []batch // so few that a search is faster than a map
 	for i := range group {
 		key := t.batchKeyOf(&group[i])
-		at := slices.IndexFunc(list, func(w batch) bool { return w.batchKey == key })
+		at := slices.IndexFunc(list, func(b batch) bool { return b.batchKey == key })
 		if at < 0 {
 			at = len(list)
 			rows := make([]*backlog.Settlement, 0, len(group)-i)
@@ -376,10 +376,10 @@ var batchSizes = [...]int{1, 10, 50, backlog.MaxGroup / 2, backlog.MaxGroup}
 
 // padded returns the rows of the batch, with the last one repeated up to the next of
 // batchSizes.
-func (w batch) padded() []*backlog.Settlement {
-	i, _ := slices.BinarySearch(batchSizes[:], len(w.rows))
-	last := w.rows[len(w.rows)-1:]
-	return append(slices.Clip(w.rows), slices.Repeat(last, batchSizes[i]-len(w.rows))...)
+func (b batch) padded() []*backlog.Settlement {
+	i, _ := slices.BinarySearch(batchSizes[:], len(b.rows))
+	last := b.rows[len(b.rows)-1:]
+	return append(slices.Clip(b.rows), slices.Repeat(last, batchSizes[i]-len(b.rows))...)
 }
 
 // A batchUpdate is the UPDATE that writes a batch.
@@ -391,26 +391,26 @@ type batchUpdate struct {
 }
 
 // batchUpdate returns the statement that writes the batch.
-func (t *layout) batchUpdate(w batch) batchUpdate {
-	set, args := t.bound(t.setClauses(w.batchKey), w)
+func (t *layout) batchUpdate(b batch) batchUpdate {
+	set, args := t.bound(t.setClauses(b.batchKey), b)
 	if len(set) == 0 {
-		return batchUpdate{batch: w}
+		return batchUpdate{batch: b}
 	}
-	where := t.unchangedConditions(w)
-	return batchUpdate{w, t.updateSQL(set, where.all()), append(args, where.args...), set}
+	where := t.unchangedConditions(b)
+	return batchUpdate{b, t.updateSQL(set, where.all()), append(args, where.args...), set}
 }
 
 // rowUpdate returns the statement that writes a single settlement.
 func (t *layout) rowUpdate(s *backlog.Settlement) batchUpdate { return t.batchUpdate(t.batchOf(s)) }
 
 // bound returns the set clauses for the rows of the batch, and their arguments.
-func (t *layout) bound(list []setClause, w batch) (set []setClause, args []any) {
+func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) {
 	for _, a := range list {
 		switch {
 		case a.now != nil:
-			args = append(args, t.writeForm(a.now).Write(w.at))
+			args = append(args, t.writeForm(a.now).Write(b.at))
 		case a.valueOf != nil:
-			a.expr, args = t.perRow(a, w.padded(), args)
+			a.expr, args = t.perRow(a, b.padded(), args)
 		}
 		set = append(set, a)
 	}
@@ -438,22 +438,22 @@ func setSQL(set []setClause) string {
 }
 
 // asRead returns the conditions of the rows that are as they were read.
-func (t *layout) unchangedConditions(w batch) conditions {
-	rows := w.padded()
-	b := t.states[w.state]
+func (t *layout) unchangedConditions(b batch) conditions {
+	rows := b.padded()
+	state := t.states[b.state]
 	args := make([]any, 0, len(rows)*len(t.key)+1)
 	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
 		args = db.AppendKeys(args, s.Record.Key)
 	}
 	conds := conditions{args: args}
 	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
-	conds.add(t.text.WithoutIndex(cmp.Or(b.guardCond, b.cond)), nil)
-	if t.checksFailures(w.batchKey) {
-		cond, n := t.policy.countColumn.CountIs(t.policy.count, w.failures)
+	conds.add(t.text.WithoutIndex(cmp.Or(state.guardCond, state.cond)), nil)
+	if t.checksFailures(b.batchKey) {
+		cond, n := t.policy.countColumn.CountIs(t.policy.count, b.failures)
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
-	if t.attemptsColumn != nil && w.exact && w.attempts >= 0 {
-		cond, n := t.attemptsColumn.CountIs(t.text.Quote(t.attemptsColumn.Name), w.attempts)
+	if t.attemptsColumn != nil && b.exact && b.attempts >= 0 {
+		cond, n := t.attemptsColumn.CountIs(t.text.Quote(t.attemptsColumn.Name), b.attempts)
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
@@ -476,11 +476,11 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 	}
 	unchanged := make([]bool, len(records))
 	err := t.db.Do(ctx, func(ctx context.Context) error {
-		for _, w := range t.batches(group) {
-			all, err := t.allUnchanged(ctx, w)
-			for _, s := range w.rows {
+		for _, b := range t.batches(group) {
+			all, err := t.allUnchanged(ctx, b)
+			for _, s := range b.rows {
 				same := all
-				if err == nil && !all && len(w.rows) > 1 {
+				if err == nil && !all && len(b.rows) > 1 {
 					same, err = t.allUnchanged(ctx, t.batchOf(s))
 				}
 				unchanged[index[s.Record]] = same
@@ -495,7 +495,7 @@ func (t *Table) AsRead(ctx context.Context, records []backlog.Record) ([]bool, e
 }
 
 // allUnchanged reports whether all rows of the batch are as they were read.
-func (t *Table) allUnchanged(ctx context.Context, w batch) (bool, error) {
-	n, err := t.countUnchanged(ctx, t.db.Read, w)
-	return n == int64(len(w.rows)), err
+func (t *Table) allUnchanged(ctx context.Context, b batch) (bool, error) {
+	n, err := t.countUnchanged(ctx, t.db.Read, b)
+	return n == int64(len(b.rows)), err
 }

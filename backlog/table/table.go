@@ -193,7 +193,7 @@ func (r *resolver) fixedFilter() {
 // OneLane reports whether all pending records are in the fresh lane, since nothing in a row
 // distinguishes a failed record from a new one.
 func (t *layout) OneLane() bool {
-	return !slices.ContainsFunc(t.states, func(b pendingState) bool { return b.lane == backlog.Failed })
+	return !slices.ContainsFunc(t.states, func(state pendingState) bool { return state.lane == backlog.Failed })
 }
 
 // HasDead reports whether the table has a dead status.
@@ -240,8 +240,8 @@ func (t *Table) Probe(ctx context.Context) error {
 // columnsQuery returns a query that names every column passes read, and matches no row.
 func (t *layout) columnsQuery() selectQuery {
 	states := allOf(t.dead.cond)
-	for _, b := range t.states {
-		states.add(b.cond, nil)
+	for _, state := range t.states {
+		states.add(state.cond, nil)
 	}
 	return t.recordsQuery(allOf(never, states.any()), t.selected.exprs)
 }
@@ -347,8 +347,8 @@ func (r *resolver) refuse(hint, format string, args ...any) {
 	r.err = cmp.Or(r.err, problem(hint, format, args...))
 }
 
-// column returns the column of that name. If there is none, it records that and returns an
-// empty column.
+// column returns the named column. If it is missing, column records that and returns an empty
+// column.
 func (r *resolver) column(setting, name string) *column {
 	c := r.t.catalog.Find(name, r.t.text.FoldsNames)
 	if c == nil {
@@ -395,8 +395,8 @@ func (r *resolver) typed(setting string, col *column, v mapping.Value) any {
 	return value
 }
 
-// condition returns the SQL condition that the column has one of the values. If there is only
-// one, it is also returned.
+// condition returns the SQL condition that the column has one of the values, and the value if it
+// is the only one.
 func (r *resolver) condition(setting string, col *column, values []mapping.Value) (sql string, value any) {
 	name := r.t.text.Quote(col.Name)
 	var alternatives, literals []string
@@ -451,16 +451,16 @@ func (r *resolver) pendingStates(setting string, s mapping.State, lane backlog.L
 	}
 	for _, v := range s.Values {
 		is := []mapping.Condition{{Column: r.t.m.Status, Values: []mapping.Value{v}}}
-		b := pendingState{lane: lane, label: v.Text, filter: r.filter(setting, is)}
-		if !slices.ContainsFunc(list, b.isSame) { // to a column of numbers 1 and '1' are one value
-			list = append(list, b)
+		state := pendingState{lane: lane, label: v.Text, filter: r.filter(setting, is)}
+		if !slices.ContainsFunc(list, state.isSame) { // to a column of numbers 1 and '1' are one value
+			list = append(list, state)
 		}
 	}
 	return list
 }
 
 // isSame reports whether both have the same rows.
-func (b *pendingState) isSame(o pendingState) bool { return o.cond == b.cond }
+func (s *pendingState) isSame(other pendingState) bool { return other.cond == s.cond }
 
 // explainDefaults returns a function to defer. If a problem was recorded in between, the
 // function adds that the status is a default, since the user will not find it in the file.
@@ -518,14 +518,14 @@ func (r *resolver) states() {
 	t.dead = r.endCondition("statuses.dead", m.Dead)
 	dead := r.pendingStates("statuses.dead", m.Dead, backlog.Failed) // only to compare with
 	t.states = fresh
-	for _, b := range failed {
+	for _, state := range failed {
 		switch {
-		case slices.ContainsFunc(fresh, b.isSame):
+		case slices.ContainsFunc(fresh, state.isSame):
 			r.noteUncounted("statuses.error is one of statuses.new")
-		case slices.ContainsFunc(dead, b.isSame):
+		case slices.ContainsFunc(dead, state.isSame):
 			t.Notef("statuses.error is statuses.dead: a record that fails once is never tried again")
 		default:
-			t.states = append(t.states, b)
+			t.states = append(t.states, state)
 		}
 	}
 	if m.Error.Keep || len(failed) == 0 {

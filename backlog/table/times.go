@@ -21,10 +21,10 @@ import (
 type timeColumn struct {
 	column       *column
 	name, quoted string
-	setting      string // the setting with a long form for this column; "": there is none
+	setting      string // whose long form is about this column; "": no setting names it
 	zone         *time.Location
 	assumed      bool         // the zone is a default, not from the mapping
-	spec         mapping.Time // of the setting; zero: there is none
+	spec         mapping.Time // of the setting; zero without a setting
 	written      bool         // only written, never read
 	role         timeRole
 	policyTime   bool // the policy keeps a time in it
@@ -221,7 +221,7 @@ func (t *layout) pastTimes(c *timeColumn, bound time.Time) (string, []any) {
 }
 
 // writeForm returns the form in which a time is written to the column: its own form if it is
-// known, otherwise that of formSource or of the date of insertion if it fits.
+// known, otherwise the form of formSource or of the date of insertion if that fits.
 func (t *layout) writeForm(c *timeColumn) timeform.Form {
 	if f := c.known(); f != nil {
 		return *f
@@ -394,11 +394,11 @@ func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...back
 		return nil
 	}
 	raws := make([][]any, 1)
-	for _, b := range t.states {
-		if len(lanes) > 0 && !slices.Contains(lanes, b.lane) {
+	for _, state := range t.states {
+		if len(lanes) > 0 && !slices.Contains(lanes, state.lane) {
 			continue
 		}
-		conds := t.inState(b)
+		conds := t.inState(state)
 		conds.add(col.quoted+" IS NOT NULL", nil)
 		if _, err := t.sampleTimes(ctx, []*timeColumn{col}, selectQuery{where: conds}, raws); err != nil {
 			return err
