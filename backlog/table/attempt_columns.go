@@ -21,7 +21,9 @@ const attemptColumnCount = len(mapping.RefreshColumns) + 1
 const ruleColumn = attemptColumnCount - 1
 
 // attemptTimes are the columns that hold times. Disabled may be a column of another type.
-var attemptTimes = []int{mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince, mapping.Disabled}
+var attemptTimes = []int{
+	mapping.DeadlineAt, mapping.RefreshAt, mapping.StartedAt, mapping.FailingSince, mapping.Disabled,
+}
 
 // attemptColumns are the columns in which the refresh policy keeps what a row remembers of its
 // attempts. They read a row's memory, and say which columns change with it. A row is disabled by
@@ -233,7 +235,10 @@ func (c *attemptColumns) read(values []any) (s backlog.Memory, err error) {
 // timesOf returns pointers to the times of a memory, by the index of their columns.
 func timesOf(s *backlog.Memory) [attemptColumnCount]*time.Time {
 	return [attemptColumnCount]*time.Time{
-		mapping.RefreshAt: &s.Next, mapping.DeadlineAt: &s.Deadline, mapping.StartedAt: &s.Started, mapping.FailingSince: &s.FailingSince,
+		mapping.RefreshAt:    &s.Next,
+		mapping.DeadlineAt:   &s.Deadline,
+		mapping.StartedAt:    &s.Started,
+		mapping.FailingSince: &s.FailingSince,
 	}
 }
 

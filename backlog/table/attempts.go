@@ -391,7 +391,9 @@ func (t *layout) recordsQuery(where conditions, exprs []string) selectQuery {
 // records returns the records of the rows of a [layout.recordsQuery], until their values have
 // more than so many bytes. It leaves out rows whose memory cannot be read. The cursors are for
 // [layout.overdueQuery].
-func (t *Table) records(ctx context.Context, on db.Querier, q selectQuery, mostBytes int) (list []backlog.Record, err error) {
+func (t *Table) records(
+	ctx context.Context, on db.Querier, q selectQuery, mostBytes int,
+) (list []backlog.Record, err error) {
 	text, args := q.sql()
 	rows, err := on.QueryContext(ctx, t.text.Rebind(text), args...)
 	if err != nil {

@@ -137,7 +137,9 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 }
 
 // countState adds the rows in the state to the counts.
-func (t *Table) countState(ctx context.Context, state pendingState, now time.Time, edges []time.Duration, c *inspect.Counts) error {
+func (t *Table) countState(
+	ctx context.Context, state pendingState, now time.Time, edges []time.Duration, c *inspect.Counts,
+) error {
 	number, numberArgs := t.bandExpr(now, edges)
 	date := t.text.AsStored(t.inserted.quoted)
 	if zero := t.text.ZeroDate(t.inserted.column); zero != "" {

@@ -219,8 +219,13 @@ func (t *layout) pageQuery(q backlog.Query, p pageStatement, scans []laneScan, l
 			lead = append(lead, t.policy.count)
 		}
 		queries[i] = selectQuery{
-			columns: columns, from: t.fromClause(lead, order.time.quoted), where: t.pageConditions(q, p, state, x.waitClass),
-			orderBy: t.orderColumns(q.Lane, p.segment), descending: order.descending, limit: limit, bindsLimit: true,
+			columns:    columns,
+			from:       t.fromClause(lead, order.time.quoted),
+			where:      t.pageConditions(q, p, state, x.waitClass),
+			orderBy:    t.orderColumns(q.Lane, p.segment),
+			descending: order.descending,
+			limit:      limit,
+			bindsLimit: true,
 		}
 	}
 	return t.union(queries)
@@ -265,50 +270,20 @@ func orEqual(operator string, includes bool) string {
 // pageConditions returns the conditions of the rows that a pageStatement reads in a state and
 // a waitClass.
 func (t *layout) pageConditions(q backlog.Query, p pageStatement, state pendingState, c waitClass) conditions {
-	o := &t.lanes[q.Lane]
-	dated := p.segment == datedSegment
-	within := isInSegment(q.After, p.segment)
+	lane := &t.lanes[q.Lane]
 	state.cond = state.pageCond
 	conds := t.inState(state)
 	conds.add(c.cond, nil)
-	order := o.time
-	switch {
-	case p.strayRange != nil:
-		conds.add(t.inRanges(order, *p.strayRange))
+	if p.strayRange != nil {
+		conds.add(t.inRanges(lane.time, *p.strayRange))
 		return conds
-	case p.segment == oldestSegment:
-		conds.add(o.oldest, nil)
-	case p.segment == newestSegment:
-		conds.add(o.newest, nil)
-	case !o.byWait:
-		conds.add(t.fromCut(order, t.writeForm(order).Since(q.Since)))
-	case !c.dueNow:
-		conds.add(t.beforeCut(order, t.writeForm(order).Until(q.Now.Add(-c.wait))))
-	case !within:
-		conds.add(order.quoted+" IS NOT NULL", nil)
 	}
-	if p.ties {
-		conds.add(order.quoted+" = ?", []any{q.After.Order})
-	}
-	switch {
-	case within && dated && !p.ties:
-		conds.add(order.quoted+" "+o.afterOp+" ?", []any{q.After.Order})
-	case within:
-		conds.add(db.KeyRange(orEqual(o.afterOp, q.After.Before), t.key, q.After.Key))
-	}
-	if isInSegment(q.Until, p.segment) {
-		op := orEqual(o.beforeOp, !q.Until.Before)
-		if dated {
-			conds.add(order.quoted+" "+o.beforeOp+"= ?", []any{q.Until.Order}) // some planners need it to bound the range
-			conds.add(db.KeyRange(op, slices.Concat([]string{order.quoted}, t.key), q.Until.Key, q.Until.Order))
-		} else {
-			conds.add(db.KeyRange(op, t.key, q.Until.Key))
-		}
-	}
-	if o.filtersAge {
+	conds.add(t.segmentCondition(q, p, c))
+	t.addCursors(&conds, q, p)
+	if lane.filtersAge {
 		conds.add(t.ageFilter(q))
 	}
-	// While the form is unknown, the scanner decides.
+	// While the form of a column is unknown, the scanner decides.
 	if c := t.eligible; c != nil && c.known() != nil {
 		cond, args := t.beforeCut(c, c.known().Until(q.Now))
 		conds.add(t.orUnreadable(c, cond, args))
@@ -318,6 +293,51 @@ func (t *layout) pageConditions(q backlog.Query, p pageStatement, state pendingS
 		conds.add(t.orUnreadable(c, cond, args))
 	}
 	return conds
+}
+
+// segmentCondition returns the condition of the statement's segment, and its arguments. In the
+// dated segment that is the age of the pass or, in a lane ordered by waiting, that the wait of
+// the class is over.
+func (t *layout) segmentCondition(q backlog.Query, p pageStatement, c waitClass) (string, []any) {
+	lane := &t.lanes[q.Lane]
+	switch {
+	case p.segment == oldestSegment:
+		return lane.oldest, nil
+	case p.segment == newestSegment:
+		return lane.newest, nil
+	case !lane.byWait:
+		return t.fromCut(lane.time, t.writeForm(lane.time).Since(q.Since))
+	case !c.dueNow:
+		return t.beforeCut(lane.time, t.writeForm(lane.time).Until(q.Now.Add(-c.wait)))
+	case !isInSegment(q.After, p.segment):
+		return lane.time.quoted + " IS NOT NULL", nil
+	}
+	return "", nil // the cursor excludes rows without a time
+}
+
+// addCursors adds the conditions of rows between the cursors of the query.
+func (t *layout) addCursors(conds *conditions, q backlog.Query, p pageStatement) {
+	lane := &t.lanes[q.Lane]
+	order := lane.time.quoted
+	if p.ties {
+		conds.add(order+" = ?", []any{q.After.Order})
+	}
+	if isInSegment(q.After, p.segment) {
+		if p.segment == datedSegment && !p.ties {
+			conds.add(order+" "+lane.afterOp+" ?", []any{q.After.Order})
+		} else {
+			conds.add(db.KeyRange(orEqual(lane.afterOp, q.After.Before), t.key, q.After.Key))
+		}
+	}
+	if isInSegment(q.Until, p.segment) {
+		op := orEqual(lane.beforeOp, !q.Until.Before)
+		if p.segment == datedSegment {
+			conds.add(order+" "+lane.beforeOp+"= ?", []any{q.Until.Order}) // some planners need it to bound the range
+			conds.add(db.KeyRange(op, slices.Concat([]string{order}, t.key), q.Until.Key, q.Until.Order))
+		} else {
+			conds.add(db.KeyRange(op, t.key, q.Until.Key))
+		}
+	}
 }
 
 // orUnreadable extends a condition on the time of the column. It also selects rows whose time
@@ -468,7 +488,8 @@ func (t *layout) readingOf(state pendingState, conds, columns []string) Reading 
 		}
 	}
 	return Reading{
-		What: fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)), Equal: slices.Sorted(slices.Values(t.names(equal))),
+		What:    fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)),
+		Equal:   slices.Sorted(slices.Values(t.names(equal))),
 		Columns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, columns, t.key)),
 		Where:   strings.Join(append(slices.Clip(conds), lists.NonEmpty(t.where.cond)...), " AND "),
 		Order:   t.names(slices.Concat(columns, t.key)),

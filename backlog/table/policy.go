@@ -128,9 +128,12 @@ func (r *resolver) countedPolicy() {
 	c.countColumn = count
 	c.lastFailure = r.policyTime(m.Last)
 	// The number of failures is set, not incremented, so that it may be written twice.
-	failures := setClause{column: c.count, valueOf: func(s *backlog.Settlement) any { return c.countColumn.CapCount(s.Memory.Failures) }}
-	last := setClause{column: c.lastFailure.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.lastFailure).Write(s.At) }}
-	c.failed = []setClause{failures, last}
+	failures := func(s *backlog.Settlement) any { return c.countColumn.CapCount(s.Memory.Failures) }
+	lastFailure := func(s *backlog.Settlement) any { return t.writeForm(c.lastFailure).Write(s.At) }
+	c.failed = []setClause{
+		{column: c.count, valueOf: failures},
+		{column: c.lastFailure.quoted, valueOf: lastFailure},
+	}
 	c.dead = c.failed
 	c.reset = []setClause{{column: c.count, expr: "0"}}
 	t.memoryColumns = []string{c.count}
@@ -146,9 +149,9 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	c := &t.policy
 	c.rule.Waits = nil
 	c.next = r.policyTime(m.Next)
-	next := setClause{column: c.next.quoted, valueOf: func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }}
+	next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }
 	c.expired = []setClause{{column: c.next.quoted, expr: "NULL"}}
-	c.failed = append(slices.Clip(c.failed), next)
+	c.failed = append(slices.Clip(c.failed), setClause{column: c.next.quoted, valueOf: next})
 	if m.InRetry != "" {
 		r.policyColumn(m.InRetry)
 		set := func(text string) setClause {

@@ -131,14 +131,16 @@ func (w *batchUpdate) sets(quoted string) bool {
 
 // fixes reports whether the update writes the same value to the column of every row.
 func (w *batchUpdate) fixes(quoted string) bool {
-	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && !strings.Contains(a.expr, quoted) })
+	isFixed := func(a setClause) bool { return a.column == quoted && !strings.Contains(a.expr, quoted) }
+	return slices.ContainsFunc(w.set, isFixed)
 }
 
 // varies reports whether the update computes the value of the column for each row, such as a
 // count or a time of the policy. The text of an error does not count.
 func (t *layout) varies(w batchUpdate, quoted string) bool {
 	isError := t.errorColumn != nil && t.text.Quote(t.errorColumn.Name) == quoted
-	return !isError && slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.valueOf != nil })
+	isComputed := func(a setClause) bool { return a.column == quoted && a.valueOf != nil }
+	return !isError && slices.ContainsFunc(w.set, isComputed)
 }
 
 // counts reports whether the update computes a value from a value of the row.
@@ -160,7 +162,8 @@ func (t *layout) selects(quoted string) bool {
 	for _, s := range t.m.States() {
 		conditions = append(conditions, s.When...)
 	}
-	return slices.ContainsFunc(conditions, func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) })
+	isAboutIt := func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) }
+	return slices.ContainsFunc(conditions, isAboutIt)
 }
 
 // A guardList caches the guards of the table.
@@ -180,7 +183,9 @@ func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 		return nil
 	}
 	all, err := t.guards.get(func() ([]db.Guard, error) {
-		return db.Get(ctx, t.db, func(ctx context.Context) ([]db.Guard, error) { return t.db.Guards(ctx, t.db.Read, t.catalog) })
+		return db.Get(ctx, t.db, func(ctx context.Context) ([]db.Guard, error) {
+			return t.db.Guards(ctx, t.db.Read, t.catalog)
+		})
 	})
 	if err != nil {
 		return nil
@@ -215,7 +220,8 @@ func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 // writesNull reports whether the update sets the column to NULL.
 func (t *layout) writesNull(w batchUpdate, name string) bool {
 	quoted := t.text.Quote(name)
-	return slices.ContainsFunc(w.set, func(a setClause) bool { return a.column == quoted && a.constant && a.value == nil })
+	isNull := func(a setClause) bool { return a.column == quoted && a.constant && a.value == nil }
+	return slices.ContainsFunc(w.set, isNull)
 }
 
 // get returns the guards. It calls read if they are not cached, or for too long.

@@ -212,7 +212,9 @@ func (t *Table) expire(ctx context.Context, x expiry, e backlog.Expiry) (int, er
 // because some rows must be left alone or are refused, or because the column holds texts that
 // only look like times.
 func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n int, done bool, err error) {
-	rows, err := t.rows(ctx, selectQuery{columns: aliased(t.selected.exprs), from: t.name, where: x.conditions, limit: maxReported})
+	rows, err := t.rows(ctx, selectQuery{
+		columns: aliased(t.selected.exprs), from: t.name, where: x.conditions, limit: maxReported,
+	})
 	if err != nil {
 		return 0, false, err
 	}
@@ -228,9 +230,10 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	}
 	some := lists.Map(dying, func(row []any) backlog.Record { return t.recordOf(row, x.state) })
 	_, values := t.bound(t.expireSet, batch{at: e.Now})
+	args := slices.Concat(values, x.args)
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		return t.InTx(ctx, func(tx *sql.Tx) error {
-			count, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(t.expireText(x)), slices.Concat(values, x.args)...))
+			count, err := db.Affected(tx.ExecContext(ctx, t.text.Rebind(t.expireText(x)), args...))
 			n = int(count)
 			return err
 		})

@@ -134,7 +134,9 @@ func (t *layout) scan(rows interface{ Scan(to ...any) error }, n int, rest ...an
 // rows returns the rows of a query with the columns of a page or of [layout.withDisplay].
 func (t *Table) rows(ctx context.Context, q selectQuery) ([][]any, error) {
 	text, args := q.sql()
-	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) { return t.scan(rows, len(q.columns)) })
+	return db.QueryScan(ctx, t.db, text, args, func(rows *sql.Rows) ([]any, error) {
+		return t.scan(rows, len(q.columns))
+	})
 }
 
 // groupsByKey returns the rows that meet the conditions, in the order of their keys and in
@@ -222,8 +224,13 @@ func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]ba
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
 		rows, err := t.rows(ctx, selectQuery{
-			columns: aliased(t.selected.exprs), from: t.name, where: conds,
-			orderBy: t.orderColumns(state.lane, datedSegment), descending: t.lanes[state.lane].descending, limit: most, bindsLimit: true,
+			columns:    aliased(t.selected.exprs),
+			from:       t.name,
+			where:      conds,
+			orderBy:    t.orderColumns(state.lane, datedSegment),
+			descending: t.lanes[state.lane].descending,
+			limit:      most,
+			bindsLimit: true,
 		})
 		if err != nil {
 			return nil, err
@@ -531,8 +538,9 @@ func (t *layout) stateLabel(n int) string {
 // EachPending calls f with every pending row, whatever its age and whether it is due. The
 // rows of each state come in the order of their keys. f must not keep the record's values.
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
+	exprs := t.withDisplay(t.selected.exprs)
 	for _, state := range t.states {
-		for rows, err := range t.groupsByKey(ctx, t.withDisplay(t.selected.exprs), backlog.MaxGroup, t.unsearched(t.inState(state))) {
+		for rows, err := range t.groupsByKey(ctx, exprs, backlog.MaxGroup, t.unsearched(t.inState(state))) {
 			if err != nil {
 				return err
 			}

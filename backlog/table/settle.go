@@ -233,7 +233,9 @@ func (t *Table) countWhere(ctx context.Context, q db.Querier, where conditions) 
 // The error is [backlog.ErrConflict] if the row is not as it was read. f may put the row into
 // another state or delete it: then the settlement is not written. Other errors come from f or
 // from the driver.
-func (t *Table) SettleWith(ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error) error {
+func (t *Table) SettleWith(
+	ctx context.Context, r *backlog.Record, at func() time.Time, f func(tx *sql.Tx) error,
+) error {
 	return t.settleWith(ctx, r, at, false, f)
 }
 

@@ -115,9 +115,15 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 		return nil, problem("name the table behind it", "%s is a view: outcomes cannot be written to it", m.Name)
 	}
 	r := new(resolver)
-	steps := []func(){r.keyColumns, r.timeColumns, r.handlerColumns, r.fixedFilter, r.countedPolicy, r.states, r.requeueClauses, r.updates, r.deathClauses}
+	steps := []func(){
+		r.keyColumns, r.timeColumns, r.handlerColumns, r.fixedFilter,
+		r.countedPolicy, r.states, r.requeueClauses, r.updates, r.deathClauses,
+	}
 	if m.Policy != nil && m.Policy.Refresh != nil {
-		steps = []func(){r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixedFilter, r.attemptLanes, r.requeueClauses, r.updates}
+		steps = []func(){
+			r.keyColumns, r.deadlines, r.timeColumns, r.handlerColumns, r.fixedFilter,
+			r.attemptLanes, r.requeueClauses, r.updates,
+		}
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
 	t := &Table{layout: &layout{database: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
@@ -158,7 +164,8 @@ func (t *Table) noteCatalog() {
 		if c.PrefixIndexed && isSearched {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
-		kept := slices.ContainsFunc(t.updates[backlog.RowSuccess].others, func(a setClause) bool { return a.column == q })
+		isIt := func(a setClause) bool { return a.column == q }
+		kept := slices.ContainsFunc(t.updates[backlog.RowSuccess].others, isIt)
 		if c.AutoUpdated && !kept {
 			hint := ""
 			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.written }) {
@@ -587,7 +594,8 @@ func (r *resolver) updates() {
 	if m.LastError != "" {
 		c := r.writable("table.last_error", m.LastError)
 		r.t.errorColumn = c
-		failed = []setClause{{column: r.t.text.Quote(c.Name), valueOf: func(s *backlog.Settlement) any { return c.Fit(s.Error) }}}
+		lastError := func(s *backlog.Settlement) any { return c.Fit(s.Error) }
+		failed = []setClause{{column: r.t.text.Quote(c.Name), valueOf: lastError}}
 	}
 	dead := m.Dead
 	if dead.IsZero() {

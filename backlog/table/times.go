@@ -309,7 +309,8 @@ func (t *layout) isFilter(c *timeColumn) bool {
 func (t *Table) sampleAll(ctx context.Context) (raws [][]any, err error) {
 	raws = make([][]any, len(t.times))
 	for _, descending := range []bool{false, true} {
-		n, err := t.sampleTimes(ctx, t.times, selectQuery{where: allOf(t.where.cond), orderBy: t.key, descending: descending}, raws)
+		end := selectQuery{where: allOf(t.where.cond), orderBy: t.key, descending: descending}
+		n, err := t.sampleTimes(ctx, t.times, end, raws)
 		if err != nil {
 			return nil, err
 		}
