@@ -313,7 +313,7 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 	if len(w.set) == 0 {
 		return w, after
 	}
-	others := t.updates[s.Target%backlog.RowOther].others // RowOther writes those of RowNew, which count no attempt
+	others := t.updates[s.Target%backlog.RowOther].others // RowOther has the clauses of RowNew: no attempt is counted
 	w.set, w.args = t.bound(onceEach(append(w.set, others...)), w.batch)
 	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)

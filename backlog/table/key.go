@@ -36,8 +36,9 @@ func (r *resolver) notUnique(names []string) {
 	key := strings.Join(names, ", ")
 	isChanged := func(column string) bool {
 		isIt := func(s mapping.Named) bool {
-			return len(s.Values) > 0 && strings.EqualFold(column, r.t.m.Status) ||
-				slices.ContainsFunc(s.Set, func(a mapping.Assignment) bool { return strings.EqualFold(a.Column, column) })
+			isStatus := len(s.Values) > 0 && strings.EqualFold(column, r.t.m.Status)
+			setsIt := func(a mapping.Assignment) bool { return strings.EqualFold(a.Column, column) }
+			return isStatus || slices.ContainsFunc(s.Set, setsIt)
 		}
 		return slices.ContainsFunc(r.t.m.States(), isIt)
 	}

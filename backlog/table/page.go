@@ -169,7 +169,7 @@ func (t *layout) missingDate(word string) string {
 type pageStatement struct {
 	segment    int
 	ties       bool
-	strayRange *timeform.Range // the times to read; nil: those of the pass
+	strayRange *timeform.Range // the times to read; nil: the times of the pass
 }
 
 // pageStatements returns the statements that read the query's page of the segment.

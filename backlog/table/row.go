@@ -460,7 +460,7 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 	return row, ok, err
 }
 
-// withDisplay adds the expressions for people to those of a page.
+// withDisplay adds the expressions for people to the expressions of a page.
 func (t *layout) withDisplay(exprs []string) []string {
 	return slices.Concat(exprs, t.selected.displayExprs)
 }
@@ -505,7 +505,7 @@ func (t *layout) displayRow(values []any, now time.Time) inspect.Row {
 	return row
 }
 
-// lastError returns the last error in a row of [layout.withDisplay], "" if there is none.
+// lastError returns the last error in a row of [layout.withDisplay], which is "" without one.
 func lastError(row []any) string { return db.AsText(row[len(row)-2]) }
 
 // stateIndexExpr returns an SQL expression for the state of a row. Its value is as(index): the

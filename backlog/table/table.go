@@ -331,7 +331,7 @@ type setClause struct {
 	column   string                        // quoted
 	expr     string                        // SQL, with ? for a bound value
 	now      *timeColumn                   // the bound value is the present time, in the form of this column
-	valueOf  func(*backlog.Settlement) any // returns the bound value; nil: there is none but that of now
+	valueOf  func(*backlog.Settlement) any // returns the bound value; nil: only now binds one
 	constant bool                          // every row gets value
 	value    any
 }
