@@ -19,7 +19,7 @@ var (
 	// docTook is how long a pass took.
 	docTook = regexp.MustCompile(`in \d+(\.\d+)?m?s\b`)
 	// docState is where this machine keeps the state.
-	docState = regexp.MustCompile(`the file \S+ heeds it`)
+	docState = regexp.MustCompile(`that uses the file \S+`)
 )
 
 // docElsewhere names the test that runs a page's blocks of a language, where
@@ -186,5 +186,5 @@ func runSQL(path, text string) (string, error) {
 
 // asDoc returns an output without what differs from run to run.
 func asDoc(out string) string {
-	return docState.ReplaceAllString(docTook.ReplaceAllString(out, "in 1s"), "the file FILE heeds it")
+	return docState.ReplaceAllString(docTook.ReplaceAllString(out, "in 1s"), "that uses the file FILE")
 }

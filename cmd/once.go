@@ -198,7 +198,7 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	defer context.AfterFunc(ctx, a.logStopping)()
 	var lost error
 	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
-		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table meanwhile: %w", err)
+		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table in the meantime: %w", err)
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
 	if r.ID == "" {

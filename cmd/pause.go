@@ -94,7 +94,7 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 		}
 	}
 	if err := state.Change(func(s *checkpoint.State) { s.Pause = p }); err != nil {
-		return fmt.Errorf("nothing is changed: %w; say it as the user that keeps the file", err)
+		return fmt.Errorf("nothing is changed: %w; run the command as the user that keeps the file", err)
 	}
 	switch {
 	case o.JSON:
@@ -102,7 +102,7 @@ func (g *globalOptions) changePause(ctx context.Context, o dataFlags, p *watch.P
 	case p != nil:
 		g.printf("paused %s\n", inspect.Escaped(p.String()))
 		if leader == watch.Nobody {
-			g.printf("no daemon is here now: who uses the file %s heeds it\n", inspect.Shown(state.Path))
+			g.printf("no daemon runs here now: the pause holds for each process that uses the file %s\n", inspect.Shown(state.Path))
 		}
 	case was != nil:
 		g.printf("resumed\n")
@@ -125,7 +125,7 @@ func (g *globalOptions) findLeader(
 		return err
 	})
 	if leader == watch.Elsewhere {
-		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; say it there", state.Path)
+		err = fmt.Errorf("nothing is changed: the daemon that leads does not keep %s: it runs on another machine, with another state folder, or cannot write this one; run the command there", state.Path)
 	}
 	return leader, err
 }

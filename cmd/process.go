@@ -116,7 +116,7 @@ func (p *process) changed(c daemon.Change) {
 // standBy logs that the daemon stands by, and how the leader's configuration differs.
 func (p *process) standBy(c daemon.Change) {
 	if c.Rival != nil {
-		p.log.Warn("standing by beside another configuration: only the leader's records are handled", "differs", strings.Join(c.Rival.Differs, ", "))
+		p.log.Warn("standing by with another configuration: only the leader's records are handled", "differs", strings.Join(c.Rival.Differs, ", "))
 	}
 	switch {
 	case c.Was == daemon.Standby: // that is logged already

@@ -64,7 +64,7 @@ func TestSecondConfigurationIsTold(t *testing.T) {
 		s.work("mail.yaml", "a.json", "sms", "")
 		a.signal(syscall.SIGHUP)
 		a.says(`"msg":"configuration reloaded"`)
-		b.says(`"msg":"standing by beside another configuration: only the leader's records are handled"`)
+		b.says(`"msg":"standing by with another configuration: only the leader's records are handled"`)
 		s.refused("run", "--config", "alike.yaml")
 		// One that is to take its place waits for it, and so does another version of its file.
 		c := s.start("run", "--config", "alike.yaml", "--replace")

@@ -252,7 +252,7 @@ var leadingWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // noArgs is [cobra.NoArgs], except that its errors show arguments only if they are words.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 && leadingWord().FindString(args[0]) != args[0] {
-		return fmt.Errorf("%s takes no such argument; what belongs to a flag stands behind its --name", c.CommandPath())
+		return fmt.Errorf("%s takes no such argument; put the value of a flag behind its --name", c.CommandPath())
 	}
 	err := cobra.NoArgs(c, args)
 	if err != nil && c.HasSubCommands() {
@@ -293,9 +293,9 @@ func unknownFlagError(c *cobra.Command, e *pflag.NotExistError) error {
 	isNumber := short != "" && strings.Trim(short, "0123456789") == ""
 	switch {
 	case isNumber && strings.HasSuffix(c.Long, idHelp):
-		return fmt.Errorf("unknown flag: -%s; an ID that begins with a dash stands behind --, as in: %s -- -%[1]s", short, c.CommandPath())
+		return fmt.Errorf("unknown flag: -%s; put an ID that begins with a dash behind --, as in: %s -- -%[1]s", short, c.CommandPath())
 	case len(short) > 1:
-		return fmt.Errorf("unknown flag: -%s; a name of more than one letter stands behind two dashes", leadingWord().FindString(short))
+		return fmt.Errorf("unknown flag: -%s; write two dashes before a name of more than one letter", leadingWord().FindString(short))
 	case short != "":
 		return fmt.Errorf("unknown flag: -%s", leadingWord().FindString(short))
 	}

@@ -151,7 +151,7 @@ func (b *LookBack) Lines(now time.Time) (rows []string) {
 		add("paused %s", inspect.Escaped(b.Pause.String()))
 	}
 	if o := b.Outage; o != nil {
-		add("outage since %s, passes: %d, pending when it was last told: %d: %s", inspect.When(o.Since), o.Passes, o.Pending, inspect.Escaped(o.Cause))
+		add("outage since %s, passes: %d, pending at the last report: %d: %s", inspect.When(o.Since), o.Passes, o.Pending, inspect.Escaped(o.Cause))
 	}
 	if b.Name != "" {
 		add("name: %s", b.Name)
