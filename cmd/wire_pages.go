@@ -115,7 +115,7 @@ func (a *setup) serveMetrics(g *globalOptions, name string, e *backlog.Engine) (
 // observerSettings returns the settings of pages, metrics or pings by their name.
 func observerSettings[T any](cfg *config.Config, name string) *T { return cfg.Observers[name].(*T) }
 
-// metricsAddress returns the address of metrics that are not served with the pages; "": there is none.
+// metricsAddress returns the address of metrics that are not served with the pages; "": none.
 func metricsAddress(cfg *config.Config) string {
 	return observerSettings[metrics.Settings](cfg, "metrics").Listen
 }

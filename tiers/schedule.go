@@ -3,7 +3,7 @@
 // A [Schedule] is a list of tiers from narrow to wide, such as: records up to a day old every five
 // minutes, up to a week old every hour. Each [Tier] ticks at fixed instants, which do not depend on
 // when a process was started. [Schedule.Due] returns the tiers that ticked between two instants. The
-// records of a wider tier include those of a narrower one, so only one of the tiers that are due
+// records of a wider tier include the records of a narrower one, so only one of the tiers that are due
 // together needs to run: [Coalesce] picks it. A [Clock] does both for a daemon.
 //
 // The package is pure: every instant is an argument, so a daemon, a single run and a simulation get

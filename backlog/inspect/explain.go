@@ -26,7 +26,7 @@ type Row struct {
 	Eligible, Expires time.Time // zero: it has none
 
 	Attempts  *int    // nil: the table does not count them
-	LastError *string // nil: there is none, or the table does not keep it
+	LastError *string // nil: none, or the table does not keep it
 
 	Zone *time.Location // of the dates in texts; nil: UTC
 }

@@ -25,8 +25,8 @@ func State(s *backlog.Memory) string {
 	return "waiting"
 }
 
-// A Recurrence returns the first time after the given one at which a row is planned, and false if there is
-// none.
+// A Recurrence returns the first time after the given one at which a row is planned, or false if no
+// time follows.
 type Recurrence func(time.Time) (time.Time, bool)
 
 // Coming returns the next n occurrences after now.

@@ -138,10 +138,10 @@ type Band struct {
 	Failed int   `json:"failed"`
 	Oldest Stamp `json:"oldest"` // zero: the band has no record with a date
 
-	OldestFresh Stamp `json:"oldest_fresh"` // of the fresh records; zero: there is none with a date
+	OldestFresh Stamp `json:"oldest_fresh"` // of the fresh records; zero: none has a date
 }
 
-// Add counts n pending records, of which the oldest is from that time. It is zero if they have no date.
+// Add counts n pending records, the oldest inserted at that time. It is zero if they have no date.
 func (b *Band) Add(lane backlog.Lane, n int, oldest time.Time) {
 	older := func(than Stamp) Stamp {
 		if first := time.Time(than); !oldest.IsZero() && (first.IsZero() || oldest.Before(first)) {

@@ -159,7 +159,7 @@ type Screen struct {
 	w *logqueue.Queue
 
 	mu    sync.Mutex
-	bar   *progressbar.ProgressBar // nil: there is none
+	bar   *progressbar.ProgressBar // nil: none
 	began time.Time                // when the bar was made
 }
 

@@ -30,8 +30,8 @@ type Mapping struct {
 	Expires   *Time        `yaml:"expires"`                                        // until then it may be handled; NULL: it does not expire
 	Where     []Condition  `yaml:"where"`                                          // all of them must hold
 	Touch     []Assignment `yaml:"touch"`                                          // whenever a record is written
-	Attempts  string       `yaml:"attempts"`                                       // a column that counts attempts; "": there is none
-	LastError string       `yaml:"last_error"`                                     // a column for the text of the last error; "": there is none
+	Attempts  string       `yaml:"attempts"`                                       // a column that counts attempts; "": none
+	LastError string       `yaml:"last_error"`                                     // a column for the text of the last error; "": none
 	Columns   []string     `yaml:"columns,names" want:"a name or a list of names"` // that handlers get; nil: all columns
 
 	// The states. New has a condition. Success has an assignment, and so has Dead if it is used. Error
@@ -78,7 +78,7 @@ func InYAML(texts ...string) string {
 type Time struct {
 	Column string         `yaml:"column" required:"created_at"`
 	As     string         `yaml:"as,form"`                                          // native, unix_s, unix_ms, unix_us, julian or text:<layout>; "": the rows tell
-	Zone   *time.Location `yaml:"zone"`                                             // nil: that of the mapping
+	Zone   *time.Location `yaml:"zone"`                                             // nil: the mapping's zone
 	Null   string         `yaml:"null" words:"skip oldest newest" called:"meaning"` // the meaning of NULL; "": skip, for Eligible at once, for Expires never
 	Zero   string         `yaml:"zero" words:"skip oldest newest" called:"meaning"` // the meaning of a zero date; "": as for Null
 	Keep   bool           `yaml:"keep"`                                             // a settlement writes the old value, because ON UPDATE would change it
@@ -97,7 +97,7 @@ type PolicyColumns struct {
 
 	// Refresh are the columns of the refresh policy, in the order of [RefreshColumns]; nil: it is
 	// another policy, and the fields above are used. An unnamed column, "", is the default one if the
-	// table has that. Rule is the column for each row's own recurrence rule; "": there is none.
+	// table has that. Rule is the column for each row's own recurrence rule; "": none.
 	Refresh Names
 	Rule    string
 }
@@ -269,7 +269,7 @@ func (m *Mapping) Check(p Policy, fail func(path, problem string)) {
 	}
 }
 
-// FirstProblem returns the first problem that check reports as an error, nil if there is none.
+// FirstProblem returns the first problem that check reports as an error, or nil.
 func FirstProblem(check func(fail func(field, problem string))) (err error) {
 	check(func(field, problem string) {
 		err = cmp.Or(err, fmt.Errorf("%s: %s", field, problem))

@@ -11,7 +11,7 @@ type family struct {
 
 const attempts = "backlog_attempts_total"
 
-// families are all metrics but those of any Go program.
+// families are the metrics that only this program has.
 var families = []family{
 	{name: "backlog_build_info", help: "What the program was built from.", labels: "goversion revision version"},
 	{name: "backlog_leader", help: "1 if this process works on the table, 0 if it stands by."},

@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Version, Revision, GoVersion string
 
-	Name string // from the configuration, a label of all series; "": there is none
+	Name string // from the configuration, a label of all series; "": none
 
 	Now   func() time.Time
 	State func() State
@@ -104,8 +104,8 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// zeros returns the counters that are exported from the start, with zeros: those of a tier, or those
-// without one.
+// zeros returns the counters that are exported from the start, with zeros: the counters
+// of a tier, or the counters without a tier.
 func (m *Metrics) zeros(ofTier bool) counts {
 	c := make(counts)
 	for _, f := range m.families {

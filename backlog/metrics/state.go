@@ -15,7 +15,7 @@ type State struct {
 	Leads       bool // it is the leader, or there is no leader
 	StoreUp     bool
 	Paused      bool
-	PauseUntil  time.Time // zero: until somebody ends it
+	PauseUntil  time.Time // zero: until it is ended by hand
 	Concurrency int
 	InFlight    int // handler calls
 

@@ -34,7 +34,7 @@ func (x scrape) addEach(metrics map[string]float64, values ...string) {
 }
 
 // labels returns the labels of a series in alphabetical order: the first of the family's labels with
-// the given values, and the configured name. The bound of a bucket comes last; "": there is none.
+// the given values, and the configured name. The bound of a bucket comes last; "": none.
 func (x scrape) labels(f family, bound string, values ...string) string {
 	names := strings.Fields(f.labels)[:len(values)]
 	var list []string

@@ -80,7 +80,7 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 	return f, nil
 }
 
-// bands returns the names of the bands of ages: that of each tier, and what is beyond all.
+// bands returns the names of the bands of ages: each tier's, and the one beyond all tiers.
 func (v *View) bands() []string { return append(v.Schedule.Names(), inspect.Beyond) }
 
 // checkSelection returns what is wrong with the selection, but for its IDs.

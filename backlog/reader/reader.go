@@ -94,7 +94,7 @@ var _ web.Backlog = (*Reader)(nil)
 type current struct {
 	*Settings
 	loaded time.Time
-	daemon Daemon // nil: there is none, or it has not started yet
+	daemon Daemon // nil: none, or it has not started yet
 	role   string // Leader, Standby or Viewer of web
 }
 
@@ -232,7 +232,7 @@ func withView[T any](ctx context.Context, r *Reader, f func(v *View, now time.Ti
 	return answer, problemOf(err)
 }
 
-// openView returns the view of the pages. It opens the view if there is none.
+// openView returns the view of the pages. It opens the view unless it is open.
 func (r *Reader) openView(ctx context.Context) (*View, error) {
 	r.opening.Lock()
 	defer r.opening.Unlock()

@@ -62,7 +62,7 @@ func (s *Server) Observe(ev backlog.Event) {
 	s.Pings.Observe(ev)
 }
 
-// ObservePast adds earlier passes, those of the picture, to the metrics. It must be called before the first pass of
+// ObservePast adds the earlier passes of the picture to the metrics. It must be called before the first pass of
 // this process.
 func (s *Server) ObservePast() {
 	for _, p := range slices.Backward(s.Picture.Passes()) {

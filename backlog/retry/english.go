@@ -133,7 +133,7 @@ func sentenceLines(text string) []string {
 	return lines
 }
 
-// sentence applies one sentence, which stands on the line of that number.
+// sentence applies one sentence, which is on the line of that number.
 func (p *parser) sentence(text string, line int) {
 	var forms []string
 	for _, s := range sentences {
@@ -179,7 +179,7 @@ func (p *parser) waitAfterLast(vals []string) {
 // ordinals are the words for 1 to 20.
 var ordinals = strings.Fields("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth")
 
-// expectFailure fails unless the ordinal is that of the failure after those read so far.
+// expectFailure fails unless the ordinal names the failure after the last one read.
 func (p *parser) expectFailure(ordinal string) {
 	n := len(p.Intervals) + 1
 	word := strings.ToLower(ordinal)

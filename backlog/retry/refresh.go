@@ -348,7 +348,7 @@ func (p *Refresher) End(m backlog.Memory, o backlog.Outcome, now time.Time, text
 	return disabled(m, p.reason(m, attempts, text)), true
 }
 
-// aligned returns the time of a retry, or that of the next occurrence if the retry would start
+// aligned returns the time of a retry, or the time of the next occurrence if the retry would start
 // after it or, with Align, could end after it.
 func (p *Refresher) aligned(retry, occurrence time.Time) time.Time {
 	latestStart := occurrence

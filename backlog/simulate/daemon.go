@@ -150,7 +150,7 @@ func (d *daemon) step() bool {
 	return true
 }
 
-// firstUntil returns the time of the first job, zero if there is none.
+// firstUntil returns the time of the first job, or the zero time.
 func firstUntil(jobs []*job) time.Time {
 	if len(jobs) == 0 {
 		return time.Time{}
@@ -158,7 +158,7 @@ func firstUntil(jobs []*job) time.Time {
 	return jobs[0].until
 }
 
-// insertByTime inserts a job into a list that is ordered by time, after those of the same time.
+// insertByTime inserts a job into a list that is ordered by time, after the jobs of the same time.
 func insertByTime(jobs []*job, j *job) []*job {
 	place := len(jobs)
 	for place > 0 && jobs[place-1].until.After(j.until) {

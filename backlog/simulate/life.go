@@ -28,8 +28,8 @@ type Life struct {
 	Inserted time.Time      `json:"inserted"`
 	ByTier   []TierAttempts `json:"by_tier"` // narrow to wide, one per tier of the schedule
 	Total    int            `json:"total"`
-	First    time.Time      `json:"-"`        // attempt; zero: there is none
-	Last     time.Time      `json:"-"`        // attempt; zero: there is none
+	First    time.Time      `json:"-"`        // attempt; zero: none
+	Last     time.Time      `json:"-"`        // attempt; zero: none
 	Expires  time.Time      `json:"expires"`  // the last moment at which a tier is wide enough for it
 	GivenUp  bool           `json:"given_up"` // by the policy, before it expires
 }
@@ -119,7 +119,7 @@ func (r failingRow) life(ctx context.Context) Life {
 }
 
 // nextTickByAge returns the first tick after the given time of a tier that is still wide enough
-// for the record then, zero if there is none.
+// for the record then, or the zero time.
 func nextTickByAge(list []tiers.Tier, inserted, after time.Time) time.Time {
 	var first time.Time
 	for _, t := range list {

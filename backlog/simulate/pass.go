@@ -35,7 +35,7 @@ type lane struct {
 	reading *plan.Reading // nil: nothing was read since the start or the last restart
 	page    page          // whose records are being claimed
 	next    int           // index of the page's next record
-	ahead   *page         // the page after it, already read; nil: there is none
+	ahead   *page         // the page after it, already read; nil: none
 	since   time.Time     // when the first record of the page could be claimed
 }
 
@@ -90,7 +90,7 @@ func (d *daemon) assign(p *pass) {
 	}
 }
 
-// claim takes the next record of the pass, nil if there is none.
+// claim takes the next record of the pass, or nil.
 func (p *pass) claim() *claimed {
 	for {
 		name, room := p.plan.Next()

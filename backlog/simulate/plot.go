@@ -142,7 +142,7 @@ func styleOf(i int) (drawing.Color, []float64) {
 	return plotColors[i%len(plotColors)], plotDashes[dash%len(plotDashes)]
 }
 
-// legend draws the name of each curve beside a sample of its line. Names are cut as if every
+// legend draws the name of each curve next to a sample of its line. Names are cut as if every
 // letter were wide, because a viewer may lack the font that is measured here.
 func (s *canvas) legend(curves []Result) {
 	const letter = 8

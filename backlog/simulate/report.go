@@ -113,7 +113,7 @@ var bucketWidths = []time.Duration{
 }
 
 // bucketWidth returns the first usual width that divides the length into at most 150 buckets,
-// 30 days if there is none.
+// or 30 days.
 func bucketWidth(length time.Duration) time.Duration {
 	for _, w := range bucketWidths {
 		if length <= 150*w {

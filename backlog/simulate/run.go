@@ -190,8 +190,8 @@ func (r *run) countDeath(at time.Time, rec *Record) {
 	}
 }
 
-// nextTick returns the first tick after the time whose pass takes the record, zero if there is
-// none.
+// nextTick returns the first tick after the time whose pass takes the record, or the
+// zero time.
 func (r *run) nextTick(rec *Record, after time.Time) time.Time {
 	switch {
 	case !rec.Inserted.IsZero():

@@ -54,7 +54,7 @@ type Record struct {
 	Seed   uint64 // of its random numbers
 }
 
-// records returns the workload's records in the order of insertion. It draws those of a stream
+// records returns the workload's records in the order of insertion. It draws the records of a stream
 // and keeps them in Records for the next simulation. The same seed gives the same records on
 // every machine. When ctx is done, it returns those so far and does not keep them.
 func (w *Workload) records(ctx context.Context) []Record {
@@ -145,7 +145,7 @@ func (list outages) active(at time.Time) bool {
 	return slices.ContainsFunc(list, func(o Outage) bool { return !at.Before(o.From) && at.Before(o.To) })
 }
 
-// lastEnd returns when the last outage ended that ended by the time, zero if there is none.
+// lastEnd returns when the last outage ended that ended by the time, or the zero time.
 func (list outages) lastEnd(at time.Time) time.Time {
 	var end time.Time
 	for _, o := range list {

@@ -78,7 +78,7 @@ func (p *Pass) Ended() time.Time {
 
 // A Pause is a time in which nothing is started.
 type Pause struct {
-	Until  *time.Time `json:"until"` // nil: until somebody ends it
+	Until  *time.Time `json:"until"` // nil: until it is ended by hand
 	Reason string     `json:"reason"`
 	By     string     `json:"by"` // the account that began it
 }

@@ -158,7 +158,7 @@ type RemainingTicks struct {
 type Simulation struct {
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"`    // the best cells of a column end in a star
-	Results []any      `json:"results"` // as `simulate --json` prints them, that of the running schedule first
+	Results []any      `json:"results"` // as `simulate --json` prints them, the running schedule first
 	Plot    []byte     `json:"-"`       // SVG: calls and pending records in the next 24 hours if every attempt fails
 }
 

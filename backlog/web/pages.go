@@ -31,7 +31,7 @@ type band struct {
 	Bar, FailedBar float64 // percent of the longest bar
 }
 
-// Bands returns the counts by tier, the narrowest first, then those of records that no tier tries.
+// Bands returns the counts by tier, the narrowest first, then the records that no tier tries.
 func (v *visit) Bands() []band {
 	var list []band
 	c := v.Now.Counts

@@ -209,7 +209,7 @@ func address(path string, query ...string) string {
 }
 
 // CauseLink returns the address of the records that failed for a cause. If the table does not keep
-// their errors, it is that of the first record.
+// their errors, it is the first record's.
 func (p page) CauseLink(c watch.Cause) string {
 	switch {
 	case !p.Now.LastErrors:
@@ -232,7 +232,7 @@ func (v *visit) RetryLink(key backlog.Key) string {
 	return v.Link(Filter{ID: key.String()}.On("/retry"))
 }
 
-// PauseText returns until when the pause lasts, and why; "" if there is none.
+// PauseText returns until when the pause lasts, and why; or "".
 func (v *visit) PauseText() string {
 	if v.Now.Pause == nil {
 		return ""

@@ -28,7 +28,7 @@ type Settings struct {
 	Listen string `yaml:"listen"`
 
 	TokenFile     string `yaml:"token_file,env"`      // has the full token; "": web.token in the state folder
-	ReadTokenFile string `yaml:"read_token_file,env"` // has the read token; "": there is none
+	ReadTokenFile string `yaml:"read_token_file,env"` // has the read token; "": none
 
 	Actions     bool     `yaml:"actions"`
 	Hosts       []string `yaml:"hosts,names" want:"a name or a list of names"` // host names besides localhost and the address
@@ -212,8 +212,8 @@ func readToken(path string) (d digest, err error) {
 	return sha256.Sum256([]byte(token)), nil
 }
 
-// makeToken writes a new token into the file unless the file exists. It links a complete file, so that
-// of two processes that do so at once, both end up with the same whole token.
+// makeToken writes a new token into the file unless the file exists. It links a complete file, so that two
+// processes at once end up with the same complete token.
 func makeToken(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

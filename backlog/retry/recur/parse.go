@@ -47,7 +47,7 @@ type parser struct {
 
 // Parse reads a rule as RFC 5545 writes it: "RRULE:FREQ=DAILY" or "FREQ=DAILY". A DTSTART may stand
 // before it and EXDATE after it, separated by a space or the end of a line. DTSTART without a zone
-// is in the given zone, nil for UTC; other times without a zone are in that of DTSTART. An UNTIL
+// is in the given zone, nil for UTC; other times without a zone are in DTSTART's zone. An UNTIL
 // without a time means the end of that day.
 //
 // A rule without DTSTART starts anew at each midnight, as if that were its DTSTART.
@@ -116,7 +116,7 @@ func (p *parser) line(line string, first bool) error {
 }
 
 // zoned splits the rest of a line after DTSTART or EXDATE into its value and its zone, which is
-// that of the rule unless a parameter names one: ";TZID=Europe/Berlin:20260105T060000".
+// the rule's unless a parameter names one: ";TZID=Europe/Berlin:20260105T060000".
 func (p *parser) zoned(rest string) (value string, zone *time.Location, err error) {
 	params, value, _ := strings.Cut(rest, ":")
 	params = strings.NewReplacer(";VALUE=DATE-TIME", "", ";VALUE=DATE", "").Replace(params) // the value shows which it is

@@ -60,10 +60,10 @@ func Every(d time.Duration) *Rule {
 	return &Rule{zone: time.UTC, start: time.Unix(0, 0).UTC(), step: step}
 }
 
-// First returns the first occurrence at or after t, in UTC; false: there is none.
+// First returns the first occurrence at or after t, in UTC; false: none.
 func (r *Rule) First(t time.Time) (time.Time, bool) { return r.Next(t.Add(-1)) }
 
-// Next returns the first occurrence after t, in UTC; false: there is none.
+// Next returns the first occurrence after t, in UTC; false: none.
 func (r *Rule) Next(t time.Time) (time.Time, bool) {
 	if r == nil {
 		return time.Time{}, false
@@ -82,8 +82,8 @@ func (r *Rule) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// unfiltered returns the first occurrence after t without regard to EXDATE and UNTIL, zero if there
-// is none.
+// unfiltered returns the first occurrence after t without regard to EXDATE and UNTIL, or the zero
+// time.
 func (r *Rule) unfiltered(t time.Time) time.Time {
 	wall := wallTime(t, r.zone)
 	switch {

@@ -121,7 +121,7 @@ type Index struct {
 	Unused     bool // the planner does not use it
 }
 
-// Find returns the column with the name, nil if there is none. With fold, a column whose name
+// Find returns the column with the name, or nil. With fold, a column whose name
 // differs in case alone will do.
 func (c *Catalog) Find(name string, fold bool) *Column {
 	var like *Column
@@ -166,7 +166,7 @@ type TableSearch struct {
 }
 
 // SetMissingTable sets Unusable to the [*Problem] that the table does not exist. The error it
-// returns is that of the search's query.
+// returns comes from the search's query.
 func (c *Catalog) SetMissingTable(ctx context.Context, q Querier, s TableSearch) error {
 	names, err := QueryTexts(ctx, q, s.Query, s.Args...)
 	list := "there are no tables"

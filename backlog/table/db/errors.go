@@ -76,7 +76,7 @@ const (
 )
 
 // A Fault is what an error of a database means. Its message consists of What, Message and Hint,
-// each of which may be empty. A Fault with a Hint that is neither Unavailable nor Busy becomes a
+// and each may be empty. A Fault with a Hint that is neither Unavailable nor Busy becomes a
 // [*Problem].
 type Fault struct {
 	Codes    string // the error codes with this meaning, which blanks separate

@@ -50,7 +50,7 @@ func Guards(rows []Row) (list []Guard) {
 	return list
 }
 
-// Mentions returns those of the columns that the guard mentions.
+// Mentions returns the columns that the guard mentions.
 func (g *Guard) Mentions(columns []string) []string {
 	words := Tokens(g.Text)
 	return slices.DeleteFunc(slices.Clone(columns), func(name string) bool {

@@ -30,7 +30,7 @@ type LockName struct {
 	Work backlog.Work
 }
 
-// String returns the name of the lock among those of its table. Names of works contain no spaces.
+// String returns the name of the lock among the locks of its table. Names of works contain no spaces.
 func (l LockName) String() string {
 	if l.Work.Name == "" {
 		return l.Name
@@ -118,7 +118,7 @@ func ConfirmRival(ctx context.Context, find func() (*backlog.Rival, error)) (riv
 }
 
 // findRival compares the marks of name.Work with those that the holder of the lock has. It
-// returns nil if the marks agree, if nobody holds the lock, or if its marks are incomplete.
+// returns nil if the marks agree, if the lock is free, or if its marks are incomplete.
 func (l *SessionLocks) findRival(ctx context.Context, q Querier, c *Catalog, name LockName) (*backlog.Rival, error) {
 	marks := append([]backlog.Mark{allMarked}, name.Work.Marks...)
 	names := []string{name.String()}

@@ -41,8 +41,8 @@ type Server interface {
 	// Lock acquires a lock of the table. If another process has it, Lock returns
 	// backlog.ErrLocked, or a *backlog.Rival if that process has other marks.
 	Lock(ctx context.Context, c *Catalog, l LockName) (backlog.Lock, error)
-	// Rival compares the marks of the lock's holder with those of l.Work. It returns nil if they
-	// agree, if there are no marks to compare, or if nobody holds the lock.
+	// Rival compares the marks of the lock's holder with the marks of l.Work. It returns nil if they
+	// agree, if there are no marks to compare, or if the lock is free.
 	Rival(ctx context.Context, q Querier, c *Catalog, l LockName) (*backlog.Rival, error)
 }
 

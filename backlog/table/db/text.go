@@ -42,7 +42,7 @@ type Text struct {
 	Raw              string // the format of a column as it is stored
 	Unindexed        string // the format of a condition that must not use an index
 	LockRow          string // the end of a SELECT that locks its rows
-	NoWait           string // the end after LockRow for an error at once if a row is locked; "": there is none
+	NoWait           string // the end after LockRow for an error at once if a row is locked; "": none
 	NowMicros        string // an expression for the server's clock in microseconds since 1970; "": there is no server
 	IndexHint        string // the format of a table name with the index to use; "": the planner needs no hints
 	PlaceholderMarks string // the characters that begin the database's own placeholders
@@ -62,7 +62,7 @@ type Text struct {
 	BeginPlan     string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
 	Trial         []string // the first statements of a transaction that will be rolled back
 	CheckNow      string   // has deferred constraints checked at once; "": there are none
-	WarningsQuery string   // the query for what a rollback could not undo; "": there is none
+	WarningsQuery string   // the query for what a rollback could not undo; "": none
 	Explain       string   // the prefix that makes a query return its plan
 	CreateIndex   string
 	NameLength    int  // the maximum length of an index name, in bytes
@@ -186,7 +186,7 @@ func WithoutLength(decl string) string {
 }
 
 // KeyIn returns the condition that the key columns have one of n keys. Its arguments are the
-// parts of the first key, then those of the second, and so on, as [AppendKeys] appends them.
+// parts of the first key, then the second key's, and so on, as [AppendKeys] appends them.
 func (t *Text) KeyIn(cols []string, n int) string {
 	if len(cols) == 1 {
 		return cols[0] + " IN (?" + strings.Repeat(",?", n-1) + ")"
@@ -200,7 +200,7 @@ func (t *Text) KeyIn(cols []string, n int) string {
 }
 
 // KeyRange returns the condition that the columns are on one side of the key (op is < or >),
-// and its arguments. first are the values of columns that come before those of the key.
+// and its arguments. first are the values of columns that come before the key's columns.
 func KeyRange(op string, cols []string, key backlog.Key, first ...any) (string, []any) {
 	args := AppendKeys(first, key)
 	if len(cols) == 1 {

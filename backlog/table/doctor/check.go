@@ -49,7 +49,7 @@ type ReadCheck struct {
 	Table      *table.Table
 	Mapping    mapping.Mapping         // as it is configured
 	Ages       []time.Duration         // of the tiers, ascending
-	RuleColumn string                  // the column of each row's recurrence rule; "": there is none
+	RuleColumn string                  // the column of each row's recurrence rule; "": none
 	CheckRule  func(text string) error // returns what is wrong with a recurrence rule
 	Now        time.Time
 }

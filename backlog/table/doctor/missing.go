@@ -93,7 +93,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 	return createStatements(plans), err
 }
 
-// Create runs the statements of [Missing], and creates the database file if there is none. It is safe to
+// Create runs the statements of [Missing], and creates the database file if it does not exist. It is safe to
 // run it twice. It returns a *db.Problem if the user may not write to the database.
 func Create(ctx context.Context, dialect db.Server, url string, steps []string) error {
 	d, err := db.Open(ctx, dialect, url, db.Options{Create: true})
@@ -393,7 +393,7 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 	return lists.Distinct(lines), err
 }
 
-// MissingIndexes returns the statements that create an index for every status of which pages read more
+// MissingIndexes returns the statements that create an index for every status whose pages read more
 // rows than they return.
 func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
 	plans, err := Plans(ctx, t, t.Readings(now))

@@ -85,7 +85,7 @@ func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.
 	return db.Guards(slices.Concat(checks, keys, triggers)), err
 }
 
-// describeServer reads the time zone of the server, which may be that of its machine. The zone of the
+// describeServer reads the time zone of the server, which may be its machine's. The zone of the
 // session does not tell, because it is set to UTC. describeServer also detects a cluster, in which
 // each server has locks of its own.
 func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
@@ -149,7 +149,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, arguments
 	return err
 }
 
-// longTexts are the text types of which an index contains only the beginnings.
+// longTexts are the text types whose index contains only the beginnings.
 var longTexts = []string{"tinytext", "text", "mediumtext", "longtext"}
 
 // calendar returns the form in which the server writes and reads dates of a type, nil for other types.

@@ -27,7 +27,7 @@ func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
 }
 
 // LockText returns the server's name of a lock, which has at most 64 bytes. It is readable as far as
-// that allows, and its hash keeps it apart from those of other tables.
+// that allows, and its hash keeps it apart from the names of other tables.
 func LockText(schema, table, name string) string {
 	sum := sha256.Sum256([]byte(schema + "\x00" + table + "\x00" + name))
 	hash := fmt.Sprintf(" %x", sum[:8])

@@ -50,7 +50,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	return c, err
 }
 
-// Guards implements db.Server. For a constraint the catalog lists its columns, of which 0 is the whole
+// Guards implements db.Server. For a constraint the catalog lists its columns, where 0 is the whole
 // row. For a trigger there are its condition, its arguments and the source of its function. Only
 // PL/pgSQL is understood; functions in other languages count as reading the whole row.
 func (s *server) Guards(ctx context.Context, q db.Querier, c *db.Catalog) ([]db.Guard, error) {

@@ -192,7 +192,7 @@ func valueOf[T any](list []meaning[T], decl string) T {
 
 // argument returns an expression that gives an argument the affinity of a type, but does not convert
 // its value. In a compound subquery the last SELECT determines the affinity. The expression cannot
-// have the collation of a column: an explicit collation would win over those of other columns.
+// have the collation of a column: an explicit collation would win over other columns' collations.
 func argument(decl string, strict bool) string {
 	affinity := valueOf(affinities, decl)
 	if affinity == "" || decl == "" || decl == "ANY" && strict {

@@ -27,7 +27,7 @@ type server struct {
 	path     string
 	busy     time.Duration // how long to wait for a lock of another program
 	readOnly bool          // nothing may be changed, so no lock file is created
-	existing *sql.DB       // a pool of the calling program, whose transactions may begin differently; nil: there is none
+	existing *sql.DB       // a pool of the calling program, whose transactions may begin differently; nil: none
 }
 
 // inMemory is the path of a database in memory.

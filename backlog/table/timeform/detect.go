@@ -51,7 +51,7 @@ var units = []unix{
 	{name: "unix_us", unit: time.Microsecond, class: Integer},
 }
 
-// A shape is what the values of a column must have in common. The zero shape is that of values in
+// A shape is what the values of a column must have in common. The zero shape stands for values in
 // an unknown form.
 type shape struct {
 	form   string // the name of `as:`, the head of a Calendar, or [dated]
@@ -126,7 +126,7 @@ func Detect(samples []any, zone *time.Location) (f Form, ok bool, err error) {
 }
 
 // MostCommon returns the form that most of the raw values have, even if they are few. ok is false
-// if no value has a known form. The zone is that of [Detect].
+// if no value has a known form. The zone has the meaning it has in [Detect].
 func MostCommon(samples []any, zone *time.Location) (f Form, ok bool) {
 	zone = cmp.Or(zone, time.UTC)
 	kinds, _ := kindsOf(samples, zone)
@@ -299,7 +299,7 @@ func Standard(zone *time.Location) Form {
 // does not accept native, because then the type of the column determines the form. The layout is
 // one of package time; Parse refuses it if its texts are not ordered by time. Forms without a zone
 // of their own are in the given zone; nil: UTC. A layout with an offset is for texts that all have
-// the same one: that of the zone or, if that changes, UTC.
+// the same one: the zone's or, if that changes, UTC.
 func Parse(as string, zone *time.Location) (Form, error) {
 	if c := named[as]; c != nil {
 		return Form{c}, nil

@@ -77,7 +77,7 @@ func (f Form) Limited(limit int64, maybeFraction bool) Form {
 // A codec implements a kind of Form. Lower, Exact and Write return values of the column's
 // storage class, so that comparisons with the bare column can use an index.
 type codec interface {
-	// String returns the name of the form: that of the setting `as:`, if it has one there.
+	// String returns the name of the form: the one in the setting `as:`, if it has one there.
 	String() string
 
 	// read returns the time that a raw value means, in UTC, and false if the value is not in
@@ -274,7 +274,7 @@ func (c Calendar) String() string {
 }
 
 // maxTime is later than all other times: what expires then never does. minTime is earlier than all
-// other times, but is not the zero time, which means that there is none.
+// other times, but is not the zero time, which means that no time is set.
 var (
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	minTime = time.Time{}.Add(time.Second)

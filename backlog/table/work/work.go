@@ -67,9 +67,9 @@ type step struct {
 // A param is the origin of a parameter's value.
 type param struct {
 	name        string
-	keyPart     int // index of a part of the key; -1: it is none
-	columnIndex int // index among the columns that handlers get; -1: it is none of them
-	rereadIndex int // index among the columns that are read again; -1: it is none of them
+	keyPart     int // index of a part of the key; -1: not part of the key
+	columnIndex int // index among the columns that handlers get; -1: not one of them
+	rereadIndex int // index among the columns that are read again; -1: not one of them
 }
 
 // New returns a handler that runs the statements, in order, for each record of the table.
