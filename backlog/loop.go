@@ -58,16 +58,16 @@ type Loop struct {
 	// taken up at the next wake.
 	Locker Locker
 
-	mu        sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
-	clock     tiers.Clock
-	lastWake  time.Time         // when a wake last read the clock
-	lastTick  time.Time         // when a tick was last handled
-	running   map[string]bool   // tier -> its pass has begun; a tier without a pass is left out
-	passID    uint64            // of the last pass started
-	ticksOf   map[string]uint64 // tier in Unfinished -> ID of the pass that its last tick is left to
-	cutPasses []Pass            // ended by a reload, to go on after it
-	cut       context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
-	endCut    context.CancelCauseFunc
+	mu           sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
+	clock        tiers.Clock
+	lastWake     time.Time         // when a wake last read the clock
+	lastTick     time.Time         // when a tick was last handled
+	running      map[string]bool   // tier -> its pass has begun; a tier without a pass is left out
+	passID       uint64            // of the last pass started
+	ticksOf      map[string]uint64 // tier in Unfinished -> ID of the pass that its last tick is left to
+	cutPasses    []Pass            // ended by a reload, to go on after it
+	cut          context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
+	cancelPasses context.CancelCauseFunc
 
 	ctx    context.Context // of Run; guarded by waking
 	waking sync.Mutex      // held during a wake, or a reload
@@ -94,7 +94,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.clock = tiers.Clock{Last: now}
 	l.lastWake = now
 	l.lastTick = now
-	l.cut, l.endCut = context.WithCancelCause(ctx)
+	l.cut, l.cancelPasses = context.WithCancelCause(ctx)
 	l.running = make(map[string]bool)
 	l.ticksOf = make(map[string]uint64)
 	l.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	l.waking.Lock()
 	l.mu.Lock()
 	if l.cut != nil {
-		l.endCut(errReload)
+		l.cancelPasses(errReload)
 	}
 	l.mu.Unlock()
 	l.passes.Wait()
@@ -170,9 +170,9 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	l.Engine = e
 	ctx := l.ctx
 	if ctx != nil {
-		l.cut, l.endCut = context.WithCancelCause(ctx)
+		l.cut, l.cancelPasses = context.WithCancelCause(ctx)
 	}
-	l.startCutPasses()
+	l.restartCutPasses()
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
@@ -180,9 +180,9 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	}
 }
 
-// startCutPasses starts the passes again that the reload has ended, by the new schedule. l.mu
+// restartCutPasses starts the passes again that the reload has ended, by the new schedule. l.mu
 // must be held.
-func (l *Loop) startCutPasses() {
+func (l *Loop) restartCutPasses() {
 	for _, old := range l.cutPasses {
 		if l.ctx.Err() != nil {
 			break

@@ -123,17 +123,12 @@ func (k *checker) failed(name string, err error) bool {
 // checkTable checks a configuration with a table, from the handler to a trial of each outcome.
 func (k *checker) checkTable(ctx context.Context) {
 	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, redactedURL(k.cfg.Database))
-	h, onDead := k.checkHandlers(ctx)
+	handler, onDead := k.checkHandlers(ctx)
 	k.checkState()
 	if address, err := k.g.checkPages(k.cfg); address != "" && !k.failed("web", err) {
 		k.AddGood("web", "pages at %s", address)
 	}
-	k.CheckTiers(k.cfg.Tiers)
-	if p := refreshOf(k.cfg); p != nil {
-		p.CheckSchedule(&k.Findings, k.cfg.Tiers, k.now)
-	} else if p := policyOf(k.cfg.Policy); p != nil {
-		k.CheckPolicy(p, k.cfg.Tiers)
-	}
+	k.checkSchedule()
 
 	// The first connection needs no right to write, so that a missing right is one finding of several.
 	db, err := openDatabase(ctx, k.cfg.Database, table.Options{ReadOnly: true})
@@ -148,30 +143,49 @@ func (k *checker) checkTable(ctx context.Context) {
 	}
 	k.AddGood("table", "%s has the columns named, and its key is unique", k.cfg.Table.Name)
 	k.checkRivals(ctx)
-	k.failed("handler", hasColumns(k.table.HandlerColumns(), "handler."+k.cfg.Handler.Kind, h))
+	k.failed("handler", hasColumns(k.table.HandlerColumns(), "handler."+k.cfg.Handler.Kind, handler))
 	k.failed("on_dead", hasColumns(k.table.HandlerColumns(), "on_dead."+k.cfg.OnDead.Kind, onDead))
 	k.checkSQLHandler(ctx)
-	look := doctor.ReadCheck{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
-	if p := refreshOf(k.cfg); p != nil {
-		look.RuleColumn = p.Settings().RRule.Column
-		look.CheckRule = func(text string) error {
-			_, err := p.Rule(backlog.Memory{Rule: text})
+	k.checkRows(ctx)
+}
+
+// checkSchedule checks the tiers, and what the policy does with them.
+func (k *checker) checkSchedule() {
+	k.CheckTiers(k.cfg.Tiers)
+	if refresh := refreshOf(k.cfg); refresh != nil {
+		refresh.CheckSchedule(&k.Findings, k.cfg.Tiers, k.now)
+		return
+	}
+	if policy := policyOf(k.cfg.Policy); policy != nil {
+		k.CheckPolicy(policy, k.cfg.Tiers)
+	}
+}
+
+// checkRows checks how rows are read, and whether outcomes can be written to them. What is written
+// is rolled back.
+func (k *checker) checkRows(ctx context.Context) {
+	reads := doctor.ReadCheck{Table: k.table, Mapping: k.cfg.Table, Ages: k.cfg.Tiers.MaxAges(), Now: k.now}
+	refresh := refreshOf(k.cfg)
+	if refresh != nil {
+		reads.RuleColumn = refresh.Settings().RRule.Column
+		reads.CheckRule = func(text string) error {
+			_, err := refresh.Rule(backlog.Memory{Rule: text})
 			return err
 		}
 	}
-	leftAlone := doctor.CheckReads(ctx, &k.Findings, look)
-	t, ok := k.checkWrites(ctx)
+	leftAlone := doctor.CheckReads(ctx, &k.Findings, reads)
+	writableTable, ok := k.checkWrites(ctx)
+	if k.writable != nil {
+		defer k.writable.Close()
+	}
 	doctor.AddNotes(&k.Findings, k.table)
-	if !k.table.HasDead() && refreshOf(k.cfg) == nil {
+	if !k.table.HasDead() && refresh == nil {
 		k.AddGood("note", noDead)
 	}
 	if ok {
-		x := doctor.Trial{Table: t, Policy: policyOf(k.cfg.Policy), Now: k.now, NoWrite: k.noWrite}
-		doctor.CheckTrial(ctx, &k.Findings, x, leftAlone)
-		doctor.AddNotes(&k.Findings, t)
-	}
-	if k.writable != nil {
-		k.writable.Close()
+		trial := doctor.Trial{Table: writableTable, Policy: policyOf(k.cfg.Policy), Now: k.now, NoWrite: k.noWrite}
+		doctor.CheckTrial(ctx, &k.Findings, trial, leftAlone)
+		doctor.AddNotes(&k.Findings, writableTable)
 	}
 }
 

@@ -68,10 +68,10 @@ func TestSecondConfigurationIsTold(t *testing.T) {
 		s.refused("run", "--config", "alike.yaml")
 		// One that is to take its place waits for it, and so does another version of its file.
 		c := s.start("run", "--config", "alike.yaml", "--replace")
-		c.says(`"msg":"standing by beside another configuration`)
+		c.says(`"msg":"standing by with another configuration`)
 		s.work("mail.yaml", "d.json", "mail", "")
 		d := s.start("run", "--config", "mail.yaml")
-		d.says(`"msg":"standing by beside another configuration`)
+		d.says(`"msg":"standing by with another configuration`)
 		for _, x := range []*daemon{b, c, a} {
 			x.signal(syscall.SIGTERM)
 			x.ends()

@@ -88,7 +88,7 @@ type wiring struct {
 // columns, the times and the statements. Whether rows accept the statuses is tried later, before
 // the first record is handled.
 func (g *globalOptions) wirePass(ctx context.Context, w wiring) (*setup, error) {
-	h, onDead, err := g.newHandlers(ctx, w.cfg, w.log)
+	handler, onDead, err := g.newHandlers(ctx, w.cfg, w.log)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +98,16 @@ func (g *globalOptions) wirePass(ctx context.Context, w wiring) (*setup, error) 
 	}
 	a.onOutage, err = g.newOnOutage(ctx, w.cfg, w.log)
 	if err == nil {
-		err = a.wireHandlers(ctx, h, onDead)
+		err = a.wireHandlers(ctx, handler, onDead)
 	}
 	if err == nil {
-		err = a.table.ProveWrites(ctx, w.now)
+		err = a.table.CheckWriteStatements(ctx, w.now)
 	}
-	return a.orClose(err)
+	return a.closeOnError(err)
 }
 
-// orClose returns the setup. If there is an error, it closes the setup and returns the error.
-func (a *setup) orClose(err error) (*setup, error) {
+// closeOnError returns the setup. If there is an error, it closes the setup and returns the error.
+func (a *setup) closeOnError(err error) (*setup, error) {
 	if err != nil {
 		a.close()
 		return nil, err
@@ -178,7 +178,7 @@ func (g *globalOptions) wireTable(ctx context.Context, w wiring, o table.Options
 	a.table = t
 	a.store = t
 	a.view = &reader.View{Rules: rulesOf(w.cfg), Table: t}
-	return a.orClose(err)
+	return a.closeOnError(err)
 }
 
 // rulesOf returns the configuration of records, as [reader.View] needs it.

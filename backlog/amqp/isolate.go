@@ -36,18 +36,19 @@ func (c *Source) publishIsolated(ctx context.Context, w *outcomeWrite) {
 	defer c.isolatedMu.Unlock()
 	w.err = c.publishOnOwnConnection(ctx, w.session, w.message)
 	if isMissing(w.err) && c.Declare != "never" {
-		if err := w.session.declare(ctx, c.Topology(w.session.major), c.Declare); err == nil {
+		declareErr := w.session.declare(ctx, c.Topology(w.session.major), c.Declare)
+		if declareErr == nil { // else w.err says what is missing
 			w.err = c.publishOnOwnConnection(ctx, w.session, w.message)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w.err == nil {
-		w.published = true
-		delete(c.refusing, w.message.exchange)
-	} else {
+	if w.err != nil {
 		w.err = fmt.Errorf("exchange %s, routing key %s: %w", w.message.exchange, w.message.key, w.err)
+		return
 	}
+	w.published = true
+	c.mu.Lock()
+	delete(c.refusing, w.message.exchange)
+	c.mu.Unlock()
 }
 
 // publishOnOwnConnection publishes a message once, on a new connection. sess only notes the

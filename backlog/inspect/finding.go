@@ -86,18 +86,29 @@ func (l *Findings) CheckTiers(s *tiers.Schedule) {
 	}
 }
 
+// shortestDelay returns the shortest delay that the policy may draw after one of the first 100
+// failures. Delays of 0, which end at the next tick, do not count; 0: there are no others.
+func shortestDelay(p *backlog.Policy) time.Duration {
+	shortest := time.Duration(0)
+	for n := 1; n <= 100; n++ {
+		least, _ := p.Wait(n)
+		if least > 0 && (shortest == 0 || least < shortest) {
+			shortest = least
+		}
+		if p.GivenUp(n + 1) {
+			break
+		}
+	}
+	return shortest
+}
+
 // CheckPolicy warns about delays that the schedule cannot keep, because passes start only at ticks.
 func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
 	if p.Never || p.Retries == 0 {
 		l.AddGood("policy", "%s: a record that has failed once is not tried again", p.Name)
 		return
 	}
-	shortest := time.Duration(0) // delays of 0, which end at the next tick, do not count
-	for n := 1; n == 1 || n <= 100 && !p.GivenUp(n); n++ {
-		if least, _ := p.Wait(n); least > 0 && (shortest == 0 || least < shortest) {
-			shortest = least
-		}
-	}
+	shortest := shortestDelay(p)
 	tick := s.MinInterval()
 	delay := tiers.FormatDuration(shortest)
 	interval := tiers.FormatDuration(tick)
@@ -105,7 +116,7 @@ func (l *Findings) CheckPolicy(p *backlog.Policy, s *tiers.Schedule) {
 	case shortest > 0 && shortest < tick:
 		l.AddWarning("policy", "make a tier tick more often, or wait longer", "the shortest delay of %s is %s, but the schedule looks only every %s",
 			p.Name, delay, interval)
-	case shortest > 0 && shortest%tick == 0:
+	case shortest > 0 && shortest%tick == 0: // it ends a moment after a tick, and waits for the next one
 		l.AddWarning("policy", "make a tier tick more often, or wait a little less", "the shortest delay of %s is %s, which ends a moment after a tick: it begins when an attempt ends, and the schedule looks every %s",
 			p.Name, delay, interval)
 	default:

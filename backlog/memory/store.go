@@ -122,18 +122,26 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 	if len(group) > backlog.MaxGroup {
 		return nil, fmt.Errorf("memory: a group of %d outcomes, more than %d", len(group), backlog.MaxGroup)
 	}
-	return s.write(ctx, group, false, s.settle)
+	return s.write(ctx, group, commit, s.settle)
 }
 
 // Rehearse implements [backlog.Rehearser].
 func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return s.write(ctx, group, true, s.settle)
+	return s.write(ctx, group, rehearse, s.settle)
 }
 
-// write has settle change the rows of a group, each unless settle returns false. A trial
-// changes nothing, and returns the same.
+// A writeMode says whether a write changes rows or only returns what it would change.
+type writeMode int
+
+const (
+	commit writeMode = iota
+	rehearse
+)
+
+// write has settle change the rows of a group, each unless settle returns false. It returns the
+// rows that are not changed.
 func (s *Store) write(
-	ctx context.Context, group []backlog.Settlement, trial bool, settle func(*entry, *backlog.Settlement) bool,
+	ctx context.Context, group []backlog.Settlement, mode writeMode, settle func(*entry, *backlog.Settlement) bool,
 ) (unsettled []backlog.Unsettled, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -144,7 +152,7 @@ func (s *Store) write(
 		e := s.rows[group[i].Record.Key.Hash()]
 		err := backlog.ErrConflict
 		if e != nil {
-			err = s.apply(e, trial, func(e *entry) bool { return settle(e, &group[i]) })
+			err = s.apply(e, mode, func(e *entry) bool { return settle(e, &group[i]) })
 		}
 		if err != nil {
 			unsettled = append(unsettled, backlog.Unsettled{Index: i, Err: err})
@@ -153,9 +161,8 @@ func (s *Store) write(
 	return unsettled, nil
 }
 
-// apply has f change a row, unless f returns false or the table refuses the result. A trial
-// leaves the row as it is.
-func (s *Store) apply(e *entry, trial bool, f func(*entry) bool) error {
+// apply has f change a row, unless f returns false or the table refuses the result.
+func (s *Store) apply(e *entry, mode writeMode, f func(*entry) bool) error {
 	after := *e
 	if !f(&after) {
 		return backlog.ErrConflict
@@ -165,7 +172,7 @@ func (s *Store) apply(e *entry, trial bool, f func(*entry) bool) error {
 			return err
 		}
 	}
-	if !trial {
+	if mode == commit {
 		s.change(e, func() { e.Row = after.Row })
 	}
 	return nil
@@ -260,7 +267,7 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	}
 	var died []backlog.Record
 	for i := range records {
-		switch why := s.expire(&records[i], false); {
+		switch why := s.expire(&records[i], commit); {
 		case why == nil:
 			died = append(died, records[i])
 		case !errors.Is(why, backlog.ErrConflict):
@@ -281,7 +288,7 @@ func (s *Store) choose(
 		if err := ctx.Err(); err != nil {
 			return list, err
 		}
-		why := s.expire(&records[i], true)
+		why := s.expire(&records[i], rehearse)
 		switch {
 		case errors.Is(why, backlog.ErrConflict): // the row has changed since
 		case why != nil:
@@ -295,15 +302,15 @@ func (s *Store) choose(
 	return list, nil
 }
 
-// expire gives the row of a record the dead status. A trial leaves the row as it is.
-func (s *Store) expire(r *backlog.Record, trial bool) error {
+// expire gives the row of a record the dead status.
+func (s *Store) expire(r *backlog.Record, mode writeMode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.rows[r.Key.Hash()]
 	if e == nil || e.Status != r.Status {
 		return backlog.ErrConflict
 	}
-	return s.apply(e, trial, func(e *entry) bool {
+	return s.apply(e, mode, func(e *entry) bool {
 		e.Status = s.o.Dead
 		e.InRetry = false
 		e.Memory.Next = time.Time{}
@@ -388,22 +395,26 @@ func (e *entry) runs() bool { return !e.Memory.Deadline.IsZero() && e.Memory.UID
 
 // Begin implements [backlog.Beginner].
 func (s *Store) Begin(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	unsettled, err := s.write(ctx, group, false, func(e *entry, g *backlog.Settlement) bool {
-		read := g.Record.Memory
-		now := &e.Memory
-		if now.UID != read.UID || !now.Next.Equal(read.Next) || now.Disabled {
+	unsettled, err := s.write(ctx, group, commit, func(e *entry, start *backlog.Settlement) bool {
+		read := start.Record.Memory
+		current := &e.Memory
+		if current.UID != read.UID || !current.Next.Equal(read.Next) || current.Disabled {
 			return false
 		}
-		e.Memory = *g.Memory
+		e.Memory = *start.Memory
 		return true
 	})
-	for i := range group {
+	if err != nil {
+		return nil, err
+	}
+	for i, start := range group {
 		isUnsettled := func(u backlog.Unsettled) bool { return u.Index == i }
-		if err == nil && !slices.ContainsFunc(unsettled, isUnsettled) {
-			group[i].Record.Memory = new(*group[i].Memory)
+		if !slices.ContainsFunc(unsettled, isUnsettled) {
+			written := *start.Memory
+			start.Record.Memory = &written
 		}
 	}
-	return unsettled, err
+	return unsettled, nil
 }
 
 // endAttempt writes the end of an attempt, unless the row no longer has that attempt. A row that

@@ -74,14 +74,14 @@ func (t *Table) Prove(ctx context.Context, now time.Time) error {
 	if err := t.db.CheckRights(ctx); err != nil {
 		return err
 	}
-	return t.ProveWrites(ctx, now)
+	return t.CheckWriteStatements(ctx, now)
 }
 
-// ProveWrites checks the statements that write outcomes without running them: the database can
+// CheckWriteStatements checks the statements that write outcomes without running them: the database can
 // plan them with their triggers and constraints, and the statuses belong to the domains of
 // their columns. Call [Table.ProveTimes] first, since times are written in the forms that it
 // finds. What remains only a trial write can find out: see [Table.Try].
-func (t *Table) ProveWrites(ctx context.Context, now time.Time) error {
+func (t *Table) CheckWriteStatements(ctx context.Context, now time.Time) error {
 	return t.db.Do(ctx, func(ctx context.Context) error {
 		for _, x := range t.writer.targets(now) {
 			if err := t.db.Plan(ctx, t.text.Rebind(x.text), len(x.args)+len(t.key)); err != nil {

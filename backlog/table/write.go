@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -226,9 +225,9 @@ func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) erro
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()     // after a panic, too: otherwise the connection would never be released
-	if t.catalog.Deferred { // an error at the statement belongs to a row, one at the commit does not
-		_, err = tx.ExecContext(ctx, t.text.CheckNow)
+	defer tx.Rollback()        // after a panic, too: otherwise the connection would never be released
+	if t.catalog.HasDeferred { // an error at the statement belongs to a row, one at the commit does not
+		_, err = tx.ExecContext(ctx, t.text.CheckConstraintsNow)
 	}
 	if err == nil {
 		err = f(tx)
@@ -237,7 +236,10 @@ func (t *Table) inTx(ctx context.Context, undo bool, f func(*sql.Tx) error) erro
 		return err
 	}
 	if undo {
-		return cmp.Or(tx.Rollback(), t.noteWarnings(ctx, conn))
+		if err := tx.Rollback(); err != nil {
+			return err
+		}
+		return t.noteWarnings(ctx, conn) // of MySQL, about what the rollback left behind
 	}
 	if err = tx.Commit(); err != nil {
 		err = commitError{err}

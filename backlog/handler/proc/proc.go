@@ -116,7 +116,7 @@ func Terminate(pid int, exited <-chan struct{}, grace time.Duration, killed <-ch
 	graceOver := time.After(grace)
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	for exited != nil || groupExists(pid) {
+	for exited != nil || groupHasMembers(pid) {
 		select {
 		case <-exited:
 			exited = nil
@@ -131,14 +131,15 @@ func Terminate(pid int, exited <-chan struct{}, grace time.Duration, killed <-ch
 	}
 }
 
-// groupExists reports whether the group of the reaped process pid has members.
-func groupExists(pid int) bool {
-	if unix.Kill(-pid, 0) == unix.ESRCH {
+// groupHasMembers reports whether the process group has members, of which it reaps one that has
+// ended. The group's first process must be reaped already.
+func groupHasMembers(group int) bool {
+	if unix.Kill(-group, 0) == unix.ESRCH {
 		return false
 	}
 	// Zombies count as members until their parent reaps them. In a container this process
 	// may be the first one, and the parent of all orphans.
-	unix.Wait4(-pid, nil, unix.WNOHANG, nil)
+	unix.Wait4(-group, nil, unix.WNOHANG, nil)
 	return true
 }
 

@@ -42,7 +42,7 @@ type Catalog struct {
 	Indexes     []Index
 	IndexSuffix []string // columns that every index ends with
 	Engine      string   // the storage engine if it has no transactions; "": it has
-	Deferred    bool     // some constraints are checked only at the commit
+	HasDeferred bool     // some constraints are checked only at the commit
 	Unusable    error    // why the table cannot be used; nil: no reason is known
 	User        string   // as GRANT names it; "": the database has no users
 	Grant       string   // the table as GRANT names it

@@ -58,15 +58,15 @@ type Text struct {
 	EqualFirst     bool // an index must begin with the columns that have one value, even if its condition has them
 	FoldsNames     bool // the case of column names does not matter
 
-	ReadSchema    string   // a query by which a connection notices changes of the schema; "": planning does
-	BeginPlan     string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
-	Trial         []string // the first statements of a transaction that will be rolled back
-	CheckNow      string   // has deferred constraints checked at once; "": there are none
-	WarningsQuery string   // the query for what a rollback could not undo; "": none
-	Explain       string   // the prefix that makes a query return its plan
-	CreateIndex   string
-	NameLength    int  // the maximum length of an index name, in bytes
-	GrantsUsage   bool // a schema needs a GRANT too
+	ReadSchema          string   // a query by which a connection notices changes of the schema; "": planning does
+	BeginPlan           string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything
+	Trial               []string // the first statements of a transaction that will be rolled back
+	CheckConstraintsNow string   // has deferred constraints checked at once; "": there are none
+	WarningsQuery       string   // the query for what a rollback could not undo; "": none
+	Explain             string   // the prefix that makes a query return its plan
+	CreateIndex         string
+	NameLength          int  // the maximum length of an index name, in bytes
+	GrantsUsage         bool // a schema needs a GRANT too
 
 	Types Types
 }

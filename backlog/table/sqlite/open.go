@@ -159,11 +159,8 @@ func parse(rawURL string) (path, synchronous string, err error) {
 // again. The statements of the transaction may wait longer: before it commits, SQLite admits no new
 // readers and waits for the present ones.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	wait := func(exec func(context.Context, string, ...any) (sql.Result, error), d time.Duration) error {
-		_, err := exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
-		return err
-	}
-	if err := wait(conn.ExecContext, min(s.busy, db.LockPollInterval)); err != nil {
+	shortTimeout := min(s.busy, db.LockPollInterval)
+	if err := setBusyTimeout(ctx, conn, shortTimeout); err != nil {
 		return nil, err
 	}
 	tx, err := conn.BeginTx(ctx, nil)
@@ -173,13 +170,25 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, wait(conn.ExecContext, s.busy))
+		return nil, errors.Join(err, setBusyTimeout(ctx, conn, s.busy))
 	}
-	if err := wait(tx.ExecContext, s.busy); err != nil {
+	if err := setBusyTimeout(ctx, tx, s.busy); err != nil {
 		tx.Rollback()
 		return nil, err
 	}
 	return tx, nil
+}
+
+// setBusyTimeout sets how long the statements of a connection wait for a lock, even if ctx is
+// cancelled: the pool uses the connection again.
+func setBusyTimeout(ctx context.Context, c execer, d time.Duration) error {
+	_, err := c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
+	return err
+}
+
+// An execer is a connection or its transaction.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // MayWrite implements db.Server. It writes a value that is there already, and rolls back. This takes
