@@ -517,9 +517,9 @@ func (w *hostileWorld) toldOnce() {
 		if slices.Contains(answers[row], "success") && w.draw.refuses(&w.draw.Rows[row], "SUCCESS") {
 			inVain = append(inVain, row)
 		}
-		for _, what := range []string{"not take the outcome", "not take the dead status"} {
+		for _, what := range []string{"refuses the outcome", "refuses the dead status"} {
 			if n := len(w.linesOf(row, what)); n > 1 {
-				w.fail("row %d (id %s): it was told %d times that the database does %s", row, w.draw.id(row), n, what)
+				w.fail("row %d (id %s): the log says %d times that the database %s", row, w.draw.id(row), n, what)
 			}
 		}
 	}

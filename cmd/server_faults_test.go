@@ -281,7 +281,7 @@ func testFault(t *testing.T, kind *siteKind, x fault) {
 	if leads < lost {
 		t.Errorf("it leads %d times, and loses the lock %d times", leads, lost)
 	}
-	if asks := said("the leader lock cannot be asked for"); asks > lost {
+	if asks := said("the leader lock cannot be requested"); asks > lost {
 		t.Errorf("it says %d times that it cannot ask for the lock, want at most %d, as often as it lost it", asks, lost)
 	}
 	if x.quiet {
