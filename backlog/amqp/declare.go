@@ -99,7 +99,8 @@ func (sess *session) inspect(ctx context.Context, name string) (q amqp.Queue, mi
 
 // purge deletes the ready messages of a queue.
 func (sess *session) purge(ctx context.Context, name string) error {
-	err := sess.withChannel(ctx, func(ch *amqp.Channel) error { return onlyError(ch.QueuePurge(name, false)) })
+	const noWait = false
+	err := sess.withChannel(ctx, func(ch *amqp.Channel) error { return onlyError(ch.QueuePurge(name, noWait)) })
 	return queueError(name, err)
 }
 

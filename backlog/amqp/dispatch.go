@@ -228,8 +228,14 @@ func (d *Dispatch) Open(ctx context.Context) error { return onlyError(d.open(ctx
 // prepare makes a new session ready: it takes the lock, declares the queues, begins to receive
 // outcomes, and finds out whether another process has left requests with workers.
 func (d *Dispatch) prepare(ctx context.Context, sess *session) error {
-	err := sess.withChannel(ctx, func(ch *amqp.Channel) error { // exclusive: the broker deletes it with the connection
-		return onlyError(ch.QueueDeclare(lockQueue(d.Name), false, true, true, false, amqp.Table{"x-queue-type": "classic"}))
+	const (
+		durable    = false
+		autoDelete = true
+		exclusive  = true // the broker deletes the queue with the connection
+		noWait     = false
+	)
+	err := sess.withChannel(ctx, func(ch *amqp.Channel) error {
+		return onlyError(ch.QueueDeclare(lockQueue(d.Name), durable, autoDelete, exclusive, noWait, amqp.Table{"x-queue-type": "classic"}))
 	})
 	if hasCode(err, amqp.ResourceLocked) {
 		return unavailable(fmt.Errorf("another process hears the outcomes of %s; it is a daemon or `backlog once`, and must end first", d.Name))
@@ -298,11 +304,11 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 	// have it, and an outcome may come.
 	tooLarge := err != nil && strings.Contains(err.Error(), fmt.Sprintf("message size %d ", len(m.Body)))
 	if tooLarge {
-		d.stopWaiting(f, true)
+		d.endFlight(f)
 		return sess.reason()
 	}
 	if refused != nil {
-		d.stopWaiting(f, true)
+		d.endFlight(f)
 		sess.end(refused) // the next session declares a missing queue
 		return fmt.Errorf("%w: %w", backlog.Skip, d.sessions.logError(d.Log, fmt.Errorf("queue %s: %w", m.key, refused)))
 	}
@@ -317,11 +323,11 @@ func (d *Dispatch) Handle(ctx context.Context, r *backlog.Record) error {
 		}
 		return a.err()
 	case <-time.After(d.Bound()):
-		d.stopWaiting(f, true)
+		d.endFlight(f)
 		d.lost.Add(1)
 		return fmt.Errorf("%w: lost: no outcome within %v", backlog.Skip, d.Bound())
 	case <-ctx.Done():
-		d.stopWaiting(f, false)
+		d.stopWaiting(f)
 		return context.Cause(ctx)
 	}
 }
@@ -358,14 +364,19 @@ func (d *Dispatch) waitUntilReady(ctx context.Context, hash uint64) (*session, e
 	}
 }
 
-// stopWaiting ends the wait for an attempt. finished says that no worker can have it any more.
-func (d *Dispatch) stopWaiting(f *flight, finished bool) {
+// stopWaiting ends the wait for an attempt that a worker may still have.
+func (d *Dispatch) stopWaiting(f *flight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.waiting, f.attempt)
-	if finished {
-		delete(d.inFlight, f.hash)
-	}
+}
+
+// endFlight ends the wait for an attempt that no worker can have any more.
+func (d *Dispatch) endFlight(f *flight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.waiting, f.attempt)
+	delete(d.inFlight, f.hash)
 }
 
 // request returns the request for a record as a message, and its ticket.
@@ -393,7 +404,8 @@ func (d *Dispatch) Prepare() error { return nil }
 // finds.
 func (d *Dispatch) Describe() backlog.Description { return backlog.Description{} }
 
-// Close ends the session. If no attempt is in flight, it deletes the mark queue first.
+// Close ends the session. If no worker can have a request, it deletes the mark queue first: the next
+// process then need not wait for the workers, see [marker].
 func (d *Dispatch) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -403,13 +415,12 @@ func (d *Dispatch) Close() error {
 	}
 	now := time.Now()
 	maps.DeleteFunc(d.inFlight, func(_ uint64, f *flight) bool { return now.After(f.until) })
+	workersMayHaveRequests := len(d.inFlight) > 0 || !now.After(d.holdUntil)
 	var err error
-	if d.mark.exists && len(d.inFlight) == 0 && now.After(d.holdUntil) && !sess.ended() {
-		err = sess.withChannel(context.Background(), func(ch *amqp.Channel) error {
-			return onlyError(ch.QueueDelete(markQueue(d.Name), false, false, false))
-		})
+	if d.mark.exists && !workersMayHaveRequests && !sess.ended() {
+		err = sess.deleteMarkQueue(d.Name)
 	}
 	d.mark = marker{} // a mark that is found later is another process's
 	sess.close()
-	return explain(err)
+	return err
 }

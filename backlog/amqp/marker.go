@@ -32,10 +32,10 @@ func (d *Dispatch) takeOver(ctx context.Context, sess *session) error {
 		return err
 	}
 	d.mu.Lock()
-	ours := exists && d.mark.owner != "" && owner == d.mark.owner
+	markIsOurs := exists && d.mark.owner != "" && owner == d.mark.owner
 	d.mark.exists = exists
 	d.mu.Unlock()
-	if !exists || ours {
+	if !exists || markIsOurs {
 		return nil
 	}
 	if err := sess.purge(ctx, workQueue(d.Name)); err != nil {
@@ -102,6 +102,19 @@ func (d *Dispatch) writeMark(ctx context.Context, sess *session) error {
 	d.mark.session = sess
 	d.mu.Unlock()
 	return nil
+}
+
+// deleteMarkQueue deletes the mark queue, with the mark.
+func (sess *session) deleteMarkQueue(dispatch string) error {
+	const (
+		ifUnused = false // consumers do not keep it
+		ifEmpty  = false // messages do not keep it
+		noWait   = false
+	)
+	err := sess.withChannel(context.Background(), func(ch *amqp.Channel) error {
+		return onlyError(ch.QueueDelete(markQueue(dispatch), ifUnused, ifEmpty, noWait))
+	})
+	return explain(err) // nil if err is
 }
 
 // ready returns the session on which records may be dispatched, after wait. It logs when the

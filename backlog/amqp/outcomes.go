@@ -48,7 +48,7 @@ func (d *Dispatch) receiveOutcomes(sess *session, list <-chan amqp.Delivery, que
 				d.removeInFlight(a)
 				_ = m.Ack(false)
 			} else if !d.dropRepeated(a, &t) {
-				d.keepLate(a)
+				d.leaveToCollectLate(a)
 			}
 		}
 	}
@@ -125,13 +125,14 @@ func (d *Dispatch) finishLate(a *received, key backlog.Key, count *atomic.Uint64
 	_ = a.delivery.Ack(false)
 }
 
-// keepLate leaves an outcome to CollectLate. Until then its record counts as in flight and is not
-// dispatched.
-func (d *Dispatch) keepLate(a *received) {
+// leaveToCollectLate leaves an outcome to the next call of CollectLate. Until then its record counts
+// as in flight and is not dispatched.
+func (d *Dispatch) leaveToCollectLate(a *received) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lateOutcomes = append(d.lateOutcomes, a)
-	if f := d.inFlight[a.hash]; f == nil || f.attempt == a.AttemptID { // also renews the flight each time the outcome cannot be settled yet
+	// The flight of the same attempt is renewed each time the outcome cannot be settled yet.
+	if f := d.inFlight[a.hash]; f == nil || f.attempt == a.AttemptID {
 		d.inFlight[a.hash] = &flight{attempt: a.AttemptID, hash: a.hash, until: time.Now().Add(d.Bound())}
 	}
 }
@@ -172,19 +173,21 @@ func (o *outcome) err() error {
 // left the row as it was. An outcome that could not be written is left to CollectLate.
 func (d *Dispatch) Finished(r *backlog.Record, written bool) {
 	d.mu.Lock()
-	a := d.toAck[r.AttemptID]
+	answer := d.toAck[r.AttemptID]
 	delete(d.toAck, r.AttemptID)
 	d.mu.Unlock()
-	if a == nil {
+	if answer == nil { // no worker has answered
 		return
 	}
 	if !written {
-		d.keepLate(a)
+		d.leaveToCollectLate(answer)
 		return
 	}
 	d.settledAttempts.Add(r.AttemptID, struct{}{})
 	d.settledNow.Add(1)
-	_ = a.delivery.Ack(false) // without the lock, since it writes to the socket
+	// The lock is not held, since Ack writes to the socket. If Ack fails, the broker delivers the
+	// outcome again, and dropRepeated drops it.
+	_ = answer.delivery.Ack(false)
 }
 
 // CollectLate implements [backlog.LateCollector]. It settles the outcomes for which no call of
@@ -234,7 +237,7 @@ func (d *Dispatch) settleLate(ctx context.Context, group []*received, settle set
 	}
 	for i, a := range list {
 		if errors.Is(reasons[i], backlog.ErrUnavailable) {
-			d.keepLate(a)
+			d.leaveToCollectLate(a)
 			continue
 		}
 		d.settledAttempts.Add(a.AttemptID, struct{}{})

@@ -44,7 +44,8 @@ type session struct {
 	end     context.CancelCauseFunc
 	closed  chan struct{} // closed when the connections are
 
-	prepared        atomic.Bool  // it is ready for use
+	prepared        atomic.Bool  // it is or was ready for use
+	endLogged       bool         // why it has ended is in the log; guarded by sessionKeeper.dialMu
 	renewable       atomic.Bool  // a closed publishing channel is replaced and does not end the session
 	onLateConfirm   func()       // called when a publish confirm does not come in time
 	largestAccepted atomic.Int64 // the largest body that the broker has taken, in bytes
@@ -59,8 +60,6 @@ type session struct {
 }
 
 // maxReturns bounds the returned messages that wait to be collected, of all senders together. One
-// sender has at most [backlog.MaxGroup].
-// mostReturns bounds the messages that come back before they are looked at, of all who send. A
 // sender has at most [backlog.MaxGroup].
 const maxReturns = 4096
 
@@ -105,7 +104,8 @@ func (k *sessionKeeper) logError(log *slog.Logger, err error) error {
 	sameText := err.Error() == k.lastLogged
 	sinceLast := now.Sub(k.lastLoggedAt)
 	if !errors.Is(err, backlog.ErrUnavailable) {
-		if errors.Is(err, context.Canceled) || sameText && sinceLast < time.Minute {
+		loggedLately := sameText && sinceLast < time.Minute
+		if errors.Is(err, context.Canceled) || loggedLately {
 			return err
 		}
 		k.lastLogged = err.Error()
@@ -115,7 +115,8 @@ func (k *sessionKeeper) logError(log *slog.Logger, err error) error {
 	}
 	first := now.Sub(k.unavailableAt) > time.Minute
 	k.unavailableAt = now
-	if errors.Is(err, context.Canceled) || sameText || !first && sinceLast < answerTimeout {
+	tooSoon := !first && sinceLast < answerTimeout
+	if errors.Is(err, context.Canceled) || sameText || tooSoon {
 		return err
 	}
 	k.lastLogged = err.Error()
@@ -137,36 +138,50 @@ func (k *sessionKeeper) up() bool {
 
 // open returns the session. If the last has ended it dials a new one and calls prepare with it.
 func (k *sessionKeeper) open(ctx context.Context, log *slog.Logger, s *Settings, prepare func(*session) error) (*session, error) {
-	if sess := k.current(); sess != nil && sess.prepared.Load() && !sess.ended() {
+	if sess := k.current(); sess.usable() {
 		return sess, nil // the usual case, without the lock
 	}
 	k.dialMu.Lock()
 	defer k.dialMu.Unlock()
 	last := k.current()
-	if last != nil && !last.ended() {
+	if last.usable() { // another call has opened it
 		return last, nil
 	}
-	if last != nil && last.prepared.Swap(false) { // logged once for each session
+	if last != nil && last.prepared.Load() && !last.endLogged {
+		last.endLogged = true
 		k.logError(log, last.reason())
 	}
 	sess, err := dial(ctx, s, "publish", "consume")
 	if err == nil {
-		sess.onLateConfirm = func() { k.logError(log, errors.New(cmp.Or(sess.err(), errConfirmLate).Error())) }
+		sess.onLateConfirm = func() { k.logLateConfirm(log, sess) }
 		k.last.Store(sess)
 		err = prepare(sess)
 		if err != nil {
 			sess.end(err)
 		}
 	}
-	if err != nil && k.opened && !errors.Is(err, backlog.ErrUnavailable) {
-		k.logError(log, err)
-		err = unavailable(err) // it worked before, so it may be corrected
-	}
 	if err == nil {
 		sess.prepared.Store(true)
 		k.opened = true
+		return sess, nil
+	}
+	if k.opened && !errors.Is(err, backlog.ErrUnavailable) {
+		k.logError(log, err)
+		err = unavailable(err) // it worked before, so it may be corrected
 	}
 	return sess, err
+}
+
+// logLateConfirm logs why the session is late to confirm a message. The error is logged by its text
+// alone: logError leaves a [backlog.ErrUnavailable] to its caller, and no caller is there to log it.
+func (k *sessionKeeper) logLateConfirm(log *slog.Logger, sess *session) {
+	reason := cmp.Or(sess.err(), errConfirmLate)
+	k.logError(log, errors.New(reason.Error()))
+}
+
+// usable reports whether there is a session that is prepared and has not ended. sess may be nil.
+func (sess *session) usable() bool {
+	return sess != nil && sess.prepared.Load() && !sess.ended()
 }
 
 // dialNode opens a session with the node at url.
