@@ -58,23 +58,27 @@ func Explain(r Row, s *tiers.Schedule, p *backlog.Policy, now time.Time) Explana
 		from = now
 	}
 	for _, t := range s.Tiers() {
-		// This is the first tick at or after from. A tier that does not reach the row's age then does not
-		// reach it later either.
-		at := t.Next(from.Add(-1))
-		if !x.Next.IsZero() && at.After(x.Next) || !r.Reached(backlog.TierPass(s, t), at) {
+		// Next is always after its argument, so this is the first tick at or after from. A tier that does
+		// not reach the row's age then does not reach it later either.
+		tick := t.Next(from.Add(-1))
+		reachesRow := r.Reached(backlog.TierPass(s, t), tick)
+		isLater := !x.Next.IsZero() && tick.After(x.Next)
+		if !reachesRow || isLater {
 			continue
 		}
 		// Of several tiers with this tick the widest starts, which is the last one here.
-		x.Next = at
+		x.Next = tick
 		x.Tier = t.Name
 	}
+	// Due stays as it is where no tick will come in time: a pass that is started by hand now still takes
+	// the row.
 	switch {
 	case x.Next.IsZero():
 		x.Reason += fmt.Sprintf("; before a tick comes it is older than every tier reaches (%s)", reach)
 	case !r.Expires.IsZero() && x.Next.After(r.Expires):
 		x.Next = time.Time{}
 		x.Tier = ""
-		x.Reason += "; before a tick comes it expires, at " + Exactly(r.Expires, r.Zone)
+		x.Reason += "; before a tick comes it expires, at " + FormatTime(r.Expires, r.Zone)
 	}
 	return x
 }
@@ -121,7 +125,7 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 	case r.Inserted.IsZero() && r.NoDate == "skip":
 		return at, "it has no date of insertion; table.inserted can say what that means", false
 	case !r.Expires.IsZero() && r.Expires.Before(now):
-		return at, "it expired at " + Exactly(r.Expires, r.Zone), false
+		return at, "it expired at " + FormatTime(r.Expires, r.Zone), false
 	}
 	why = "it is new"
 	if r.State == backlog.RowError {
@@ -131,7 +135,7 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 	}
 	if r.Eligible.After(at) && r.Eligible.After(now) {
 		at = r.Eligible
-		why = "it is not eligible before " + Exactly(r.Eligible, r.Zone)
+		why = "it is not eligible before " + FormatTime(r.Eligible, r.Zone)
 	}
 	return at, why, true
 }
@@ -150,9 +154,9 @@ func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why str
 	case at.IsZero():
 		return at, "it has failed, but the row does not say when: it is due at once", true
 	case at.After(now):
-		return at, fmt.Sprintf("%s, and %s lets it wait until %s", failed, p.Name, Exactly(at, r.Zone)), true
+		return at, fmt.Sprintf("%s, and %s lets it wait until %s", failed, p.Name, FormatTime(at, r.Zone)), true
 	}
-	return at, fmt.Sprintf("%s, and is due since %s (%s)", failed, Exactly(at, r.Zone), p.Name), true
+	return at, fmt.Sprintf("%s, and is due since %s (%s)", failed, FormatTime(at, r.Zone), p.Name), true
 }
 
 // causeOfDeath says why a dead record died, as far as its row tells: [backlog.ReasonRetries],
@@ -241,7 +245,7 @@ func (e *Sheet) addLine(what, text string) {
 // addTime adds a line with a time, unless it is zero.
 func (e *Sheet) addTime(what string, t time.Time) {
 	if !t.IsZero() {
-		e.addLine(what, Exactly(t, e.zone)+", "+FromNow(t, e.now))
+		e.addLine(what, FormatTime(t, e.zone)+", "+FromNow(t, e.now))
 	}
 }
 
@@ -254,7 +258,7 @@ func (e *Sheet) addDue(x Explanation, unless string) *Sheet {
 	}
 	e.addLine("due", due+Escaped(x.Reason))
 	if !x.Next.IsZero() {
-		next = fmt.Sprintf("%s, %s, by the tier %s%s", Exactly(x.Next, e.zone), FromNow(x.Next, e.now), Shown(x.Tier), unless)
+		next = fmt.Sprintf("%s, %s, by the tier %s%s", FormatTime(x.Next, e.zone), FromNow(x.Next, e.now), Shown(x.Tier), unless)
 	}
 	e.addLine("next attempt", next)
 	return e

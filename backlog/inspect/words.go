@@ -123,8 +123,8 @@ func FromNow(t, now time.Time) string {
 	return "now"
 }
 
-// Exactly returns a time for people, with milliseconds if there are any. A nil zone is UTC.
-func Exactly(t time.Time, zone *time.Location) string {
+// FormatTime returns a time for people, with milliseconds if there are any. A nil zone is UTC.
+func FormatTime(t time.Time, zone *time.Location) string {
 	return t.In(cmp.Or(zone, time.UTC)).Format("2006-01-02 15:04:05.999 MST")
 }
 

@@ -144,7 +144,7 @@ func (r *Reader) data(v *View, row inspect.Row) (cells []web.Cell) {
 		switch {
 		case value == nil:
 		case isMoment && row.Zone != nil:
-			c.Value = new(inspect.Exactly(at, row.Zone))
+			c.Value = new(inspect.FormatTime(at, row.Zone))
 		default:
 			c.Value = new(inspect.Elide(valueText(value), maxShownColumns))
 		}
