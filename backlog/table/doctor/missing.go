@@ -89,7 +89,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 	if err != nil {
 		return nil, err
 	}
-	plans, err := compare(context.Background(), t, nil, cat, t.Readings(now))
+	plans, err := plansWith(context.Background(), t, nil, cat, t.Readings(now))
 	return createStatements(plans), err
 }
 
@@ -209,7 +209,7 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 	add(columnDef{name: m.ID[0], decl: types.Key, class: db.Integer})
 	cat.Columns[0].NotNull = true
 	if slices.ContainsFunc(m.States(), func(s mapping.Named) bool { return len(s.Values) > 0 }) {
-		status := columnDef{name: m.Status, decl: types.Status, class: db.Textual}
+		status := textColumn(m.Status, types.Status)
 		if len(m.New.Values) > 0 {
 			status.rest = "NOT NULL DEFAULT " + d.Literal(m.New.Values[0].Text)
 		}
@@ -223,25 +223,30 @@ func createTable(d *db.Text, m mapping.Mapping) (string, *db.Catalog, error) {
 			add(columnDef{name: tc.Column, decl: timeType(types, *tc, m.Zone).Decl})
 		}
 	}
-	add(columnDef{m.Attempts, types.Integer, counting, db.Integer}, columnDef{name: m.LastError, decl: types.Text, class: db.Textual})
+	add(counterColumn(m.Attempts, types), textColumn(m.LastError, types.Text))
 	for _, a := range m.Touch {
-		c := columnDef{name: a.Column, decl: types.Status, class: db.Textual}
+		c := textColumn(a.Column, types.Status)
 		if a.Value.IsNow() {
 			c = columnDef{name: a.Column, decl: timeType(types, mapping.Time{}, m.Zone).Decl}
 		}
 		add(c)
 	}
-	add(lists.Map(m.Where, func(c mapping.Condition) columnDef {
-		return columnDef{name: c.Column, decl: types.Status, class: db.Textual}
-	})...)
-	add(lists.Map(m.Columns, func(name string) columnDef { return columnDef{name: name, decl: types.Text, class: db.Textual} })...)
+	add(lists.Map(m.Where, func(c mapping.Condition) columnDef { return textColumn(c.Column, types.Status) })...)
+	add(lists.Map(m.Columns, func(name string) columnDef { return textColumn(name, types.Text) })...)
 	add(policyColumns(types, m, nil)...)
 	cat.Uniques = [][]string{m.ID}
 	return "CREATE TABLE IF NOT EXISTS " + d.Qualified(m.Schema, m.Name) + " (\n" + strings.Join(defs, ",\n") + "\n)" + types.Options, cat, nil
 }
 
-// counting follows the type of a column that counts.
-const counting = "NOT NULL DEFAULT 0"
+// counterColumn returns a column that counts from 0.
+func counterColumn(name string, types db.Types) columnDef {
+	return columnDef{name: name, decl: types.Integer, rest: "NOT NULL DEFAULT 0", class: db.Integer}
+}
+
+// textColumn returns a column for texts. decl is its type.
+func textColumn(name, decl string) columnDef {
+	return columnDef{name: name, decl: decl, class: db.Textual}
+}
 
 // column returns the column as the catalog will describe it.
 func (c columnDef) column() db.Column {
@@ -289,8 +294,9 @@ func policyColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) []columnD
 	last.name = r.Last
 	next := at
 	next.name = r.Next
-	list := []columnDef{{r.Count, types.Integer, counting, db.Integer}, last, next, {r.InRetry, types.Integer, counting, db.Integer}}
-	return slices.DeleteFunc(list, func(c columnDef) bool { return c.name == "" })
+	list := []columnDef{counterColumn(r.Count, types), last, next, counterColumn(r.InRetry, types)}
+	isUnnamed := func(c columnDef) bool { return c.name == "" }
+	return slices.DeleteFunc(list, isUnnamed)
 }
 
 func isRefreshing(m mapping.Mapping) bool { return m.Policy != nil && m.Policy.Refresh != nil }
@@ -303,28 +309,33 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 		return nil
 	}
 	next, _ := m.Policy.RefreshColumn(mapping.RefreshAt)
-	at, has := timeLike(types, m, cat, next) // the other columns of times are empty, and take the same form
+	timeColumn, hasNext := timeLike(types, m, cat, next) // the other columns of times are empty, and take the same form
 	for i := range mapping.RefreshColumns {
 		name, named := m.Policy.RefreshColumn(i)
-		c := at
+		required := i == mapping.RefreshAt || i == mapping.AttemptNo
+		if hasNext && !named && !required {
+			continue
+		}
 		switch i {
 		case mapping.AttemptNo, mapping.Disabled:
-			c = columnDef{"", types.Integer, counting, db.Integer}
+			list = append(list, counterColumn(name, types))
 		case mapping.AttemptUID:
-			c = columnDef{decl: types.Status, class: db.Textual}
+			list = append(list, textColumn(name, types.Status))
 		case mapping.DisabledReason:
-			c = columnDef{decl: types.Text, class: db.Textual}
-		}
-		c.name = name
-		if !has || named || i <= mapping.AttemptNo {
+			list = append(list, textColumn(name, types.Text))
+		default:
+			c := timeColumn
+			c.name = name
 			list = append(list, c)
 		}
 	}
 	if cat != nil {
-		return append(list[1:], list[0])
+		refreshAt := list[0]
+		others := list[1:]
+		return append(others, refreshAt)
 	}
 	if m.Policy.Rule != "" {
-		list = append(list, columnDef{name: m.Policy.Rule, decl: types.Text, class: db.Textual})
+		list = append(list, textColumn(m.Policy.Rule, types.Text))
 	}
 	return list
 }
@@ -344,37 +355,58 @@ func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list 
 	was := t.Catalog()
 	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.Database), was.Name)
 	if err == nil {
-		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return compare(ctx, t, d.Read, cat, readings) })
+		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return plansWith(ctx, t, d.Read, cat, readings) })
 	}
 	return list, err
 }
 
-// compare implements [Plans] for a catalog. q is nil if the table does not exist yet.
-func compare(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
-	text := t.DB().Text()
+// plansWith implements [Plans] with the indexes of a catalog. q is nil if the table does not exist yet.
+func plansWith(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
 	for _, r := range readings {
-		name, create := indexOf(t, cat, r)
-		p := Plan{What: r.What, Problem: "no index serves its pages", Hint: create}
-		serving := cat.ServingIndexes(r.Equal, r.Order)
-		serves := func(x db.Index) bool { return x.Where == "" || x.Name == name }
-		if i := slices.IndexFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name }); i >= 0 {
-			serving = cat.Indexes[i : i+1] // it may contain only the beginnings of texts
-		} else if q != nil && !slices.ContainsFunc(serving, serves) {
-			p.Steps, err = explained(ctx, text, q, r)
-			if err != nil {
-				return nil, err
-			}
-			// Only the database knows whether a partial index serves.
-			serves = func(x db.Index) bool { return strings.Contains(strings.Join(p.Steps, "\n"), x.Name) }
-		}
-		if i := slices.IndexFunc(serving, serves); i >= 0 {
-			p.Index = serving[i].Name
-			p.Problem = ""
-			p.Hint = ""
+		p, err := planOf(ctx, t, q, cat, r)
+		if err != nil {
+			return nil, err
 		}
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// planOf returns how one reading is served: by the index that [Create] makes for it, by an index of all
+// rows, by a partial index that the database uses, or by none.
+func planOf(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, r table.Reading) (Plan, error) {
+	name, create := indexOf(t, cat, r)
+	p := Plan{What: r.What}
+	isCreated := func(x db.Index) bool { return x.Name == name }
+	if slices.ContainsFunc(cat.Indexes, isCreated) {
+		// ServingIndexes may leave it out, since it may contain only the beginnings of texts.
+		p.Index = name
+		return p, nil
+	}
+	candidates := cat.ServingIndexes(r.Equal, r.Order)
+	hasAllRows := func(x db.Index) bool { return x.Where == "" }
+	if i := slices.IndexFunc(candidates, hasAllRows); i >= 0 {
+		p.Index = candidates[i].Name
+		return p, nil
+	}
+	if q != nil {
+		// The candidates are partial indexes. Only the database knows whether their rows are enough.
+		steps, err := explained(ctx, t.DB().Text(), q, r)
+		if err != nil {
+			return Plan{}, err
+		}
+		p.Steps = steps
+		// Each database has its own notation for the steps, but all of them name the index that they read.
+		text := strings.Join(steps, "\n")
+		isUsed := func(x db.Index) bool { return strings.Contains(text, x.Name) }
+		if i := slices.IndexFunc(candidates, isUsed); i >= 0 {
+			p.Index = candidates[i].Name
+			return p, nil
+		}
+	}
+	p.Problem = "no index serves its pages"
+	p.Hint = create
+	return p, nil
 }
 
 // explained returns the plan of the database for the query of a page.
