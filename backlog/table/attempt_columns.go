@@ -175,20 +175,26 @@ func (c *attemptColumns) quoted(i int) string {
 // state returns an SQL expression for the state of a row, in the words of [inspect.State].
 func (c *attemptColumns) state() string {
 	text := "CASE"
-	for _, x := range [][2]string{{c.running, "running"}, {c.disabled, "disabled"}, {c.finished, "finished"}} {
-		if x[0] != "" {
-			text += " WHEN " + x[0] + " THEN '" + x[1] + "'"
+	for _, s := range []attemptState{{"running", c.running}, {"disabled", c.disabled}, {"finished", c.finished}} {
+		if s.cond != "" {
+			text += " WHEN " + s.cond + " THEN '" + s.word + "'"
 		}
 	}
 	return text + " ELSE 'waiting' END"
 }
 
-// states returns pairs of a word of [inspect.State] and the condition of such rows. c may be nil.
-func (c *attemptColumns) states() [][2]string {
+// An attemptState is the rows in a state of the refresh policy.
+type attemptState struct {
+	word string // of [inspect.State], or "any"
+	cond string // SQL; "": the columns do not show the state
+}
+
+// states returns the states that rows can be selected by. c may be nil.
+func (c *attemptColumns) states() []attemptState {
 	if c == nil {
 		return nil
 	}
-	return [][2]string{
+	return []attemptState{
 		{"any", always},
 		{"waiting", c.planned},
 		{"running", c.running},

@@ -228,9 +228,11 @@ func (t *layout) statesOf(f *Filter, p inspect.Purpose) (list []pendingState) {
 	case p == inspect.Requeued && len(f.Keys) > 0:
 		wanted = t.words.Keyed
 	}
-	for _, x := range t.namedStates() {
-		if slices.Contains(wanted, x.word) && (f.Status == "" || t.status != "" || f.Status == x.label) {
-			list = append(list, x.pendingState)
+	for _, s := range t.namedStates() {
+		comparesColumn := t.status != "" // then selectionOf adds the condition
+		hasStatus := f.Status == "" || comparesColumn || f.Status == s.status
+		if slices.Contains(wanted, s.word) && hasStatus {
+			list = append(list, s.pendingState)
 		}
 	}
 	return list
@@ -238,39 +240,42 @@ func (t *layout) statesOf(f *Filter, p inspect.Purpose) (list []pendingState) {
 
 // A namedState is the rows that a word of [Filter.State] selects. They need not be pending.
 type namedState struct {
-	word  string
-	label string // the status of [Filter.Status], for a table without a status column
+	word   string
+	status string // what [Filter.Status] calls it, for a table without a status column
 	pendingState
 }
 
 // namedStates returns the states that rows of the table can be in. Unreadable rows also belong to
 // one of them.
 func (t *layout) namedStates() (list []namedState) {
-	add := func(word, label, cond string, rows pendingState) {
-		rows.cond = cond
-		if cond != "" {
-			list = append(list, namedState{word, label, rows})
-		}
+	for _, s := range t.states {
+		retriedCond, exhaustedCond := t.retryConditions(s)
+		retried := s
+		retried.cond = retriedCond
+		exhausted := s
+		exhausted.cond = exhaustedCond
+		list = append(list,
+			namedState{s.lane.String(), s.label, retried},
+			namedState{"exhausted", s.label, exhausted})
 	}
-	for _, rows := range t.states {
-		retried, exhausted := t.retryConditions(rows)
-		add(rows.lane.String(), rows.label, retried, rows)
-		add("exhausted", rows.label, exhausted, rows)
+	dead := pendingState{filter: t.dead}
+	list = append(list, namedState{"dead", "dead", dead})
+	for _, s := range t.refresh.states() {
+		rows := pendingState{filter: filter{cond: s.cond}}
+		list = append(list, namedState{s.word, "", rows})
 	}
-	add("dead", "dead", t.dead.cond, pendingState{filter: t.dead})
-	for _, x := range t.refresh.states() {
-		add(x[0], "", x[1], pendingState{})
-	}
-	return list
+	hasNoRows := func(s namedState) bool { return s.cond == "" }
+	return slices.DeleteFunc(list, hasNoRows)
 }
 
 // States returns the words of [Filter.State] for the states that rows of the table can be in.
 func (t *layout) States() []string {
-	sets := t.namedStates()
-	return slices.DeleteFunc(slices.Clone(t.words.Named[inspect.Listed]), func(word string) bool {
-		isIt := func(x namedState) bool { return x.word == word }
-		return word != "unreadable" && !slices.ContainsFunc(sets, isIt)
-	})
+	states := t.namedStates()
+	hasNoRows := func(word string) bool {
+		hasWord := func(s namedState) bool { return s.word == word }
+		return word != "unreadable" && !slices.ContainsFunc(states, hasWord)
+	}
+	return slices.DeleteFunc(slices.Clone(t.words.Named[inspect.Listed]), hasNoRows)
 }
 
 // retryConditions returns the conditions of rows in the state that are tried again, and of those
