@@ -10,10 +10,11 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// sessionLocks are the named locks of a server (GET_LOCK).
-func sessionLocks(c connector, own *sql.DB) *db.SessionLocks {
+// sessionLocks returns the named locks of a server (GET_LOCK). The caller sets Connector, or Pool for a
+// pool of the calling program.
+func sessionLocks() *db.SessionLocks {
 	return &db.SessionLocks{
-		Server: &server{}, Connector: c, Pool: own,
+		Server: &server{},
 		Prepare: func(ctx context.Context, _ *sql.DB, conn *sql.Conn) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("SET wait_timeout = %d", db.LockIdle))
 			return err

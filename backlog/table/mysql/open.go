@@ -26,20 +26,31 @@ type server struct{ *db.SessionLocks }
 // Open implements db.Server.
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	if o.Existing != nil {
-		s := &server{sessionLocks(connector{}, o.Existing)}
-		return (&db.DB{Server: s, Read: o.Existing, Write: o.Existing, CountsChangedOnly: true}).Adopt(ctx, ownSettings, func(any) error { return nil })
+		return adopt(ctx, o.Existing)
 	}
-	work, err := connect(url, session(o))
+	c, err := connect(url, session(o))
 	if err != nil {
 		return nil, err
 	}
-	locks := work
-	locks.session = nil
-	return o.Connect(ctx, &server{sessionLocks(locks, nil)}, work, time.Minute) // below wait_timeout
+	locks := sessionLocks()
+	// The session statements are left out: a session with a lock has its own wait_timeout, see Prepare.
+	locks.Connector = connector{Connector: c.Connector, addr: c.addr}
+	// This is below wait_timeout: the pool replaces a connection before the server closes it.
+	const maxConnLifetime = time.Minute
+	return o.Connect(ctx, &server{locks}, c, maxConnLifetime)
 }
 
-// ownSettings are the settings that a pool of the calling program must have.
-var ownSettings = []db.RequiredSetting{
+// adopt returns a database that uses a pool of the calling program.
+func adopt(ctx context.Context, pool *sql.DB) (*db.DB, error) {
+	locks := sessionLocks()
+	locks.Pool = pool
+	d := &db.DB{Server: &server{locks}, Read: pool, Write: pool, CountsChangedOnly: true}
+	acceptDriver := func(any) error { return nil } // any driver will do whose sessions have the settings
+	return d.Adopt(ctx, requiredSettings, acceptDriver)
+}
+
+// requiredSettings are the settings that a pool of the calling program must have.
+var requiredSettings = []db.RequiredSetting{
 	{Name: "time_zone", Query: "@@time_zone", Want: "+00:00", Hint: "add time_zone=%27%2B00%3A00%27 to its DSN"},
 	{Name: "sql_mode", Query: "IF(@@sql_mode LIKE '%STRICT_ALL_TABLES%' AND @@sql_mode NOT LIKE '%NO_BACKSLASH_ESCAPES%', 'STRICT_ALL_TABLES', @@sql_mode)",
 		Want: "STRICT_ALL_TABLES", Hint: "add sql_mode=%27STRICT_ALL_TABLES%27 to its DSN"},

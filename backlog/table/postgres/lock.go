@@ -13,12 +13,13 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// sessionLocks are PostgreSQL's advisory locks, which end with their session.
-func sessionLocks(s *server, own *sql.DB) *db.SessionLocks {
+// sessionLocks returns PostgreSQL's advisory locks, which end with their session. s opens the sessions,
+// unless the caller sets Pool to a pool of the calling program.
+func sessionLocks(s *server) *db.SessionLocks {
 	const held = `FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint << 32 | objid::bigint = ?::bigint`
 	return &db.SessionLocks{
-		Server: s, Connector: s, Pool: own, Prepare: s.prepareLocks,
+		Server: s, Connector: s, Prepare: s.prepareLocks,
 		Take:   "pg_try_advisory_lock(?::bigint)",
 		Held:   "EXISTS (SELECT " + held + " AND pid = pg_backend_pid())",
 		Drop:   "pg_advisory_unlock(?::bigint)",

@@ -46,19 +46,22 @@ const lockTimeout = 2 * time.Second
 func (*server) Open(ctx context.Context, url string, o db.Options) (*db.DB, error) {
 	s := &server{config: new(pgx.ConnConfig), host: "the other end of the pool", options: o}
 	if o.Existing != nil {
-		s.SessionLocks = sessionLocks(s, o.Existing)
-		return (&db.DB{Server: s, Read: o.Existing, Write: o.Existing}).Adopt(ctx, ownSettings, s.adopt)
+		s.SessionLocks = sessionLocks(s)
+		s.SessionLocks.Pool = o.Existing
+		return (&db.DB{Server: s, Read: o.Existing, Write: o.Existing}).Adopt(ctx, requiredSettings, s.adopt)
 	}
 	if err := s.parse(url); err != nil {
 		return nil, err
 	}
-	s.SessionLocks = sessionLocks(&server{config: s.config, host: s.host}, nil) // without options: sessions with locks may write
+	withoutOptions := &server{config: s.config, host: s.host} // a session with a lock may write
+	s.SessionLocks = sessionLocks(withoutOptions)
 	// Each new connection costs a process on the server, which has no statement prepared.
-	return o.Connect(ctx, s, s, 30*time.Minute)
+	const maxConnLifetime = 30 * time.Minute
+	return o.Connect(ctx, s, s, maxConnLifetime)
 }
 
-// ownSettings are the settings that a pool of the calling program must have.
-var ownSettings = []db.RequiredSetting{
+// requiredSettings are the settings that a pool of the calling program must have.
+var requiredSettings = []db.RequiredSetting{
 	{Name: "TimeZone", Query: "current_setting('TimeZone')", Want: "UTC", Hint: "add timezone=UTC to its URL"},
 	{Name: "row_security", Query: "current_setting('row_security')", Want: "off", Hint: "add row_security=off to its URL"},
 }
