@@ -64,5 +64,9 @@ if [ -n "$skipped" ]; then
 		status=1
 	fi
 fi
+if [ "$status" != 0 ]; then
+	echo "failed:"
+	grep -E '^ *--- FAIL|^FAIL[[:space:]].|^panic: ' "$out" | sed 's/^/  /' || echo "  nothing that a test reports: see what was printed above"
+fi
 [ "$cgo" = yes ] || echo "not run, for want of a C compiler: the tests with -tags cgo_sqlite"
 exit $status
