@@ -188,7 +188,7 @@ func (r drawnRun) replay(from backlog.Resume, steps []step, report backlog.Repor
 			if s.outcome != backlog.Succeeded {
 				p.tried[id(s.record)] = true
 			}
-			aborted = p.Ended(place.Lane, endOf(s.outcome)) || aborted
+			aborted = p.CountEnd(place.Lane, endOf(s.outcome)) || aborted
 		case aborted:
 			return fmt.Errorf("record %d was dispatched after failures had ended the pass", id(s.record))
 		default:
@@ -217,13 +217,13 @@ func (r drawnRun) replay(from backlog.Resume, steps []step, report backlog.Repor
 func endOf(o backlog.Outcome) plan.End {
 	switch o {
 	case backlog.Succeeded:
-		return plan.Succeeded
+		return plan.EndSuccess
 	case backlog.Errored:
-		return plan.HasFailed
+		return plan.EndFailure
 	case backlog.Skipped:
-		return plan.Stayed
+		return plan.EndKeptPlace
 	}
-	return plan.NoEvidence
+	return plan.EndNeutral
 }
 
 // read takes a page that was read. The size of pages is the reading's own business.

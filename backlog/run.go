@@ -37,9 +37,9 @@ type run struct {
 	accounted  token // a signal: a claimed record is accounted for or released
 	allSettled token // a signal: unsettled has come to zero
 
-	refusals   map[int]effort // of the trials, by state; guarded by walking
-	trialRound int            // counts the trials that a row has passed; guarded by walking
-	stateErr   error          // why the rows of a state refuse what no row takes; guarded by walking
+	refusals   map[int]refusalCount // by the trials, by state; guarded by walking
+	trialRound int                  // counts the trials that a row has passed; guarded by walking
+	stateErr   error                // why the rows of a state refuse what no row takes; guarded by walking
 
 	attempts sync.Map // under a policy with deadlines: UID of a running attempt -> its CancelCauseFunc
 
@@ -532,9 +532,9 @@ func (r *run) countEnded(a *attempt, interrupted bool) (settles bool) {
 	}
 	end := planEnds[a.outcome]
 	if interrupted {
-		end = plan.Stayed
+		end = plan.EndKeptPlace
 	}
-	if r.plan.Ended(a.lane.lane, end) {
+	if r.plan.CountEnd(a.lane.lane, end) {
 		r.aborted = true
 		r.stopDispatch(nil)
 	}
@@ -549,11 +549,11 @@ func (r *run) countEnded(a *attempt, interrupted bool) (settles bool) {
 
 // planEnds are the ends of attempts, by outcome, as the plan counts them.
 var planEnds = [...]plan.End{
-	Succeeded:  plan.Succeeded,
-	Errored:    plan.HasFailed,
-	Rejected:   plan.NoEvidence,
-	Skipped:    plan.Stayed,
-	HandedOver: plan.NoEvidence,
+	Succeeded:  plan.EndSuccess,
+	Errored:    plan.EndFailure,
+	Rejected:   plan.EndNeutral,
+	Skipped:    plan.EndKeptPlace,
+	HandedOver: plan.EndNeutral,
 }
 
 // countDispatched counts a record that was given to the handler. r.mu must be held.
@@ -568,7 +568,7 @@ func (r *run) accountUnsettled(a attempt) {
 	r.countDispatched(a.job)
 	r.unsettled++
 	if a.reason == nil {
-		r.plan.Ended(a.lane.lane, plan.Succeeded)
+		r.plan.CountEnd(a.lane.lane, plan.EndSuccess)
 	}
 	r.mu.Unlock()
 	r.account([]attempt{a})

@@ -318,7 +318,7 @@ func (r *run) accountRefused(a *attempt) {
 	if !r.e.trials.broken.Load() {
 		r.e.refused.Add(a.hash, struct{}{})
 	}
-	r.plan.Ended(a.lane.lane, plan.Stayed)
+	r.plan.CountEnd(a.lane.lane, plan.EndKeptPlace)
 	a.lane.inRow++
 	if a.lane.inRow == 1 {
 		a.lane.firstRound = a.round

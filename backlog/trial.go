@@ -243,7 +243,7 @@ func (t *stateTrial) tryRow(rec *Record) error {
 	case reach == OneRow:
 		t.last = err
 		r.refuse(ev)
-		t.enough = r.spend(t.state, e.Now().Sub(began))
+		t.enough = r.countRefusal(t.state, e.Now().Sub(began))
 	default:
 		t.suspects = append(t.suspects, ev)
 	}
@@ -280,22 +280,24 @@ func (r *run) refuse(ev Event) {
 	r.e.emit(ev)
 }
 
-// An effort is what a pass has spent on rows of a state that were refused.
-type effort struct {
+// A refusalCount is how many rows of a state a pass has tried that were refused, and how long
+// that took.
+type refusalCount struct {
 	rows int
 	took time.Duration
 }
 
-// spend counts a row that was refused, and reports whether these are enough for a pass.
-func (r *run) spend(state int, took time.Duration) bool {
+// countRefusal counts a row of the state that was refused, and reports whether the pass has now
+// tried as many as it may.
+func (r *run) countRefusal(state int, took time.Duration) (limitReached bool) {
 	if r.refusals == nil {
-		r.refusals = make(map[int]effort)
+		r.refusals = make(map[int]refusalCount)
 	}
-	x := r.refusals[state]
-	x.rows++
-	x.took += took
-	r.refusals[state] = x
-	return x.rows >= maxRefusedRows || x.took >= maxTrialTime
+	c := r.refusals[state]
+	c.rows++
+	c.took += took
+	r.refusals[state] = c
+	return c.rows >= maxRefusedRows || c.took >= maxTrialTime
 }
 
 // concludeTrials decides what it means that the rows of a state refuse their outcomes. If no

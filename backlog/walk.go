@@ -418,7 +418,7 @@ func (l *lane) passRefused() {
 		l.pass(rec)
 		l.w.r.count(func(*Report) {
 			l.w.r.plan.Dispatched(l.progress.Place(rec.Cursor))
-			l.w.r.plan.Ended(l.lane, plan.Stayed)
+			l.w.r.plan.CountEnd(l.lane, plan.EndKeptPlace)
 		})
 	}
 }

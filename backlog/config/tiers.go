@@ -24,20 +24,23 @@ func ParseTiers(text string, loc *time.Location) (*tiers.Schedule, error) {
 	})
 }
 
-// tiers decodes the list of tiers. loc is the timezone of cron tiers without one. If ageless, age
-// does not matter and there must be a single tier.
-func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
-	items := v.nonEmptyList("a list of tiers", "a schedule needs at least one: "+exampleOf(ageless))
-	if ageless && len(items) > 1 {
-		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(ageless))
+// tiers decodes the list of tiers. loc is the timezone of cron tiers without one. withoutAges says
+// that age does not matter, so that there must be a single tier.
+func (v value) tiers(loc *time.Location, withoutAges bool) *tiers.Schedule {
+	items := v.nonEmptyList("a list of tiers", "a schedule needs at least one: "+exampleOf(withoutAges))
+	if withoutAges && len(items) > 1 {
+		v.fail("has %d tiers; with the policy refresh one says how often to look: %s", len(items), exampleOf(withoutAges))
 		return nil
 	}
 	schedule := new(tiers.Schedule)
 	for _, item := range items {
-		if t, ok := item.tier(loc, ageless); ok {
-			if key, err := schedule.Add(t); err != nil {
-				v.d.failf(join(item.path, key), "%v", err)
-			}
+		t, ok := item.tier(loc, withoutAges)
+		if !ok {
+			continue // its errors are reported
+		}
+		faultyKey, err := schedule.Add(t)
+		if err != nil {
+			v.d.failf(join(item.path, faultyKey), "%v", err)
 		}
 	}
 	return schedule
@@ -45,11 +48,11 @@ func (v value) tiers(loc *time.Location, ageless bool) *tiers.Schedule {
 
 // tier decodes one tier. It reports whether there were no errors, so that [tiers.Schedule.Add] can
 // check the tier against the others.
-func (v value) tier(loc *time.Location, ageless bool) (tiers.Tier, bool) {
+func (v value) tier(loc *time.Location, withoutAges bool) (tiers.Tier, bool) {
 	var t tiers.Tier
 	before := len(v.d.errs)
 	v.settings(&t)
-	if ageless {
+	if withoutAges {
 		v.completeOnlyTier(&t)
 	} else if v.isMapping() && !v.has("max_age") {
 		v.d.failf(join(v.path, "max_age"), "missing; say how old a record may be, such as max_age: 1d")
@@ -113,8 +116,8 @@ func (v value) completeOnlyTier(t *tiers.Tier) {
 const anyAge = 100 * 365 * 24 * time.Hour
 
 // exampleOf returns tiers that could stand in the file.
-func exampleOf(ageless bool) string {
-	if ageless {
+func exampleOf(withoutAges bool) string {
+	if withoutAges {
 		return "tiers: [{every: 1m}]"
 	}
 	return "tiers: [{max_age: 1d, every: 5m}]"

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,35 +56,45 @@ func (l Findings) Text() string {
 }
 
 // CheckTiers warns about tiers that add next to nothing, because they tick too seldom for their ages, or not
-// more often than a wider one.
+// more often than a wider one, and about a schedule that leaves records untried.
 func (l *Findings) CheckTiers(s *tiers.Schedule) {
 	list := s.Tiers()
-	from := time.Duration(0)
-	reliable := false // whether every record is tried at least once
+	everyRecordTried := slices.ContainsFunc(list, triesAll)
+	youngest := time.Duration(0)
 	for i, t := range list {
-		gap := t.MinInterval()
-		text := Often(t)
+		interval := t.MinInterval()
 		name := Shown(t.Name)
-		age := tiers.FormatDuration(t.MaxAge)
-		band := t.MaxAge - from
+		band := t.MaxAge - youngest // how long a record is of the tier's own ages
+		isWidest := i == len(list)-1
 		switch {
-		case gap > band && i == len(list)-1 && !reliable:
-			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: most of them are too old by then and are never tried",
-				name, age, text)
-		case gap > band:
-			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
-				name, text, tiers.FormatDuration(from), age, tiers.FormatDuration(band))
-		}
-		reliable = reliable || gap <= t.MaxAge
-		for _, wider := range list[i+1:] {
-			if w := wider.MinInterval(); w < gap || w == gap && t.Cron == wider.Cron && t.Offset == wider.Offset {
-				l.AddWarning("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
-					name, text, Shown(wider.Name), Often(wider))
-				break
+		case isWidest && !everyRecordTried:
+			missed := "some of them are"
+			if interval >= 2*t.MaxAge {
+				missed = "most of them are"
 			}
+			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: %s too old by then and never tried",
+				name, tiers.FormatDuration(t.MaxAge), Often(t), missed)
+		case interval > band:
+			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
+				name, Often(t), tiers.FormatDuration(youngest), tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(band))
 		}
-		from = t.MaxAge
+		makesNeedless := func(wider tiers.Tier) bool { return ticksAsOften(wider, t) }
+		if at := slices.IndexFunc(list[i+1:], makesNeedless); at >= 0 {
+			wider := list[i+1+at]
+			l.AddWarning("tiers", "let it tick more often than the wider one, or remove it", "the tier %s ticks %s, and the wider tier %s, which takes its records too, %s: it adds next to nothing",
+				name, Often(t), Shown(wider.Name), Often(wider))
+		}
+		youngest = t.MaxAge
 	}
+}
+
+// triesAll reports whether the tier ticks at least once while a record is young enough for it.
+func triesAll(t tiers.Tier) bool { return t.MinInterval() <= t.MaxAge }
+
+// ticksAsOften reports whether the wider tier ticks more often than t, or at the same times.
+func ticksAsOften(wider, t tiers.Tier) bool {
+	isSameTime := t.Cron == wider.Cron && t.Offset == wider.Offset
+	return wider.MinInterval() < t.MinInterval() || wider.MinInterval() == t.MinInterval() && isSameTime
 }
 
 // shortestDelay returns the shortest delay that the policy may draw after one of the first 100

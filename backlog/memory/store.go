@@ -437,8 +437,8 @@ func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
 			now.FailingSince = time.Time{}
 		}
 	} else {
-		last := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead
-		applyChanges(now, read, next, last)
+		overwriteReason := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead
+		applyChanges(now, read, next, overwriteReason)
 	}
 	s.setStatus(e, g)
 	return true
@@ -446,27 +446,29 @@ func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
 
 // applyChanges changes in the row what differs between the state that was read and the next
 // one. What other programs have changed stays, as does the reason of a row that they have
-// disabled. last says that the outcome's reason replaces one that a worker has written.
-func applyChanges(now, read, next *backlog.Memory, last bool) {
-	if !now.Disabled && (last || next.Reason != read.Reason) {
-		now.Reason = next.Reason
+// disabled. overwriteReason says that the outcome's reason replaces one that a worker has
+// written.
+func applyChanges(row, read, next *backlog.Memory, overwriteReason bool) {
+	if !row.Disabled && (overwriteReason || next.Reason != read.Reason) {
+		row.Reason = next.Reason
 	}
 	if next.Disabled != read.Disabled {
-		now.Disabled = next.Disabled
+		row.Disabled = next.Disabled
 	}
 	if next.AttemptNo != read.AttemptNo {
-		now.AttemptNo = next.AttemptNo
+		row.AttemptNo = next.AttemptNo
 	}
-	now.UID = next.UID
-	for _, x := range []struct{ now, read, next *time.Time }{
-		{&now.Next, &read.Next, &next.Next},
-		{&now.Deadline, &read.Deadline, &next.Deadline},
-		{&now.Started, &read.Started, &next.Started},
-		{&now.FailingSince, &read.FailingSince, &next.FailingSince},
-	} {
-		if !x.next.Equal(*x.read) {
-			*x.now = *x.next
-		}
+	row.UID = next.UID
+	applyTimeChange(&row.Next, read.Next, next.Next)
+	applyTimeChange(&row.Deadline, read.Deadline, next.Deadline)
+	applyTimeChange(&row.Started, read.Started, next.Started)
+	applyTimeChange(&row.FailingSince, read.FailingSince, next.FailingSince)
+}
+
+// applyTimeChange sets the row's time to next if that differs from the time that was read.
+func applyTimeChange(row *time.Time, read, next time.Time) {
+	if !next.Equal(read) {
+		*row = next
 	}
 }
 

@@ -52,10 +52,10 @@ func (s stage) lane() Lane {
 type End int
 
 const (
-	Succeeded  End = iota
-	HasFailed      // the record may be tried again
-	Stayed         // the record keeps its place in its lane: it was skipped, or its outcome is refused
-	NoEvidence     // of a failing service: it was rejected, handed over, or changed by another program
+	EndSuccess   End = iota
+	EndFailure       // the record may be tried again
+	EndKeptPlace     // the record keeps its place in its lane: it was skipped, or its outcome is refused
+	EndNeutral       // says nothing about the service: it was rejected, handed over, or changed by another program
 )
 
 // A Place is where a pass has found a record.
@@ -74,9 +74,9 @@ type Plan struct {
 	ByWait     [2]bool // the lanes in which a record that was tried moves to the end, or leaves the lane
 	From       Resume  // where the tier's last pass stopped
 
-	stage  stage
-	lanes  [2]lane
-	streak int // failures since the last success
+	stage         stage
+	lanes         [2]lane
+	failuresInRow int // failures since the last success
 }
 
 // A lane is what the plan knows of one.
@@ -86,7 +86,7 @@ type lane struct {
 	section   int        // the current one
 	exhausted bool       // it has no more records
 	closed    bool       // nothing more of it is to be dispatched
-	stays     bool       // a record that was dispatched has kept its place
+	keptPlace bool       // a record that was dispatched has kept its place
 	top       key.Cursor // the place before the first record of the first section
 	last      Place      // the furthest one that was dispatched
 }
@@ -163,17 +163,18 @@ func (p *Plan) Dispatched(at Place) {
 	}
 }
 
-// Ended counts the end of an attempt, and reports whether it ends the pass because AbortAfter
-// attempts have failed in a row. The row is the order of the calls.
-func (p *Plan) Ended(l Lane, end End) (abort bool) {
+// CountEnd counts the end of an attempt, and reports whether the pass is to be aborted because
+// AbortAfter attempts have failed in a row, in the order of the calls.
+func (p *Plan) CountEnd(l Lane, end End) (abort bool) {
 	switch end {
-	case Succeeded:
-		p.streak = 0
-	case HasFailed:
-		p.streak++
-		return p.AbortAfter > 0 && p.streak >= p.AbortAfter
-	case Stayed:
-		p.lanes[l].stays = true
+	case EndSuccess:
+		p.failuresInRow = 0
+	case EndFailure:
+		p.failuresInRow++
+		return p.AbortAfter > 0 && p.failuresInRow >= p.AbortAfter
+	case EndKeptPlace:
+		p.lanes[l].keptPlace = true
+	case EndNeutral:
 	}
 	return false
 }

@@ -75,7 +75,7 @@ func walk(p *Plan, rows string, ends map[string]End) (taken []string) {
 		p.Dispatched(place)
 		taken = append(taken, name)
 		for prefix, end := range ends {
-			if strings.HasPrefix(name, prefix) && p.Ended(l, end) {
+			if strings.HasPrefix(name, prefix) && p.CountEnd(l, end) {
 				return taken
 			}
 		}
@@ -116,7 +116,7 @@ func TestCapStarvesNothing(t *testing.T) {
 			{"f2 e1 e2", "f2"},
 			{"f3 e1 e2", "e2"},
 		}},
-		{"also where each pass is aborted", Plan{MaxRecords: 1, AbortAfter: 1}, map[string]End{"": HasFailed}, []pass{
+		{"also where each pass is aborted", Plan{MaxRecords: 1, AbortAfter: 1}, map[string]End{"": EndFailure}, []pass{
 			{"f1 f2 e1", "f1"},
 			{"f2 e1", "e1"},
 			{"f2 e1", "f2"},
@@ -149,23 +149,23 @@ func TestCapStarvesNothing(t *testing.T) {
 			{"e1 e2 e3", "e1 e2"},
 			{"e1 e2 e3", "e1 e2"}, // which are others by now
 		}},
-		{"but goes on behind what was skipped or refused", Plan{MaxRecords: 2, ByWait: [2]bool{Failed: true}}, map[string]End{"e1": Stayed}, []pass{
+		{"but goes on behind what was skipped or refused", Plan{MaxRecords: 2, ByWait: [2]bool{Failed: true}}, map[string]End{"e1": EndKeptPlace}, []pass{
 			{"e1 e3 e4", "e1 e3"},
 			{"e1 e4", "e4 e1"},
 		}},
-		{"in both lanes", Plan{MaxRecords: 1, ByWait: [2]bool{true, true}}, map[string]End{"f1": Stayed}, []pass{
+		{"in both lanes", Plan{MaxRecords: 1, ByWait: [2]bool{true, true}}, map[string]End{"f1": EndKeptPlace}, []pass{
 			{"f1 f2", "f1"},
 			{"f1 f2", "f2"},
 		}},
-		{"failures in a row end a pass", Plan{AbortAfter: 2}, map[string]End{"": HasFailed}, []pass{
+		{"failures in a row end a pass", Plan{AbortAfter: 2}, map[string]End{"": EndFailure}, []pass{
 			{"f1 f2 f3 f4", "f1 f2"},
 			{"f3 f4 e1 e2", "f3 f4"},
 			{"e1 e2", "e1 e2"},
 		}},
-		{"a success begins their count anew", Plan{AbortAfter: 2}, map[string]End{"f": HasFailed, "e": Succeeded}, []pass{
+		{"a success begins their count anew", Plan{AbortAfter: 2}, map[string]End{"f": EndFailure, "e": EndSuccess}, []pass{
 			{"f1 e1 e2", "f1 e1 e2"},
 		}},
-		{"a skip and a rejection do not", Plan{AbortAfter: 2}, map[string]End{"f1": HasFailed, "f2": Stayed, "f3": NoEvidence, "f4": HasFailed}, []pass{
+		{"a skip and a rejection do not", Plan{AbortAfter: 2}, map[string]End{"f1": EndFailure, "f2": EndKeptPlace, "f3": EndNeutral, "f4": EndFailure}, []pass{
 			{"f1 f2 f3 f4 f5", "f1 f2 f3 f4"},
 		}},
 	} {

@@ -45,7 +45,7 @@ func (p *Plan) Resume() Resume {
 // keepsPlace reports whether the next pass goes on behind the records of this one, and takes
 // these last. A lane that is ordered by waiting time needs that only if a record has kept its
 // place: all others have moved to the end of the lane or left it.
-func (p *Plan) keepsPlace(l Lane) bool { return !p.ByWait[l] || p.lanes[l].stays }
+func (p *Plan) keepsPlace(l Lane) bool { return !p.ByWait[l] || p.lanes[l].keptPlace }
 
 // lastOf returns the place of the furthest record that was dispatched or, if none was, where
 // the last pass stopped.

@@ -137,10 +137,10 @@ func (p *pass) callEnded(j *job) (abort bool) {
 	p.workers--
 	p.plan.Dispatched(j.place)
 	if j.success {
-		return p.plan.Ended(j.Lane, plan.Succeeded)
+		return p.plan.CountEnd(j.Lane, plan.EndSuccess)
 	}
 	p.failed[j.record] = true
-	p.aborted = p.plan.Ended(j.Lane, plan.HasFailed) || p.aborted
+	p.aborted = p.plan.CountEnd(j.Lane, plan.EndFailure) || p.aborted
 	return p.aborted
 }
 

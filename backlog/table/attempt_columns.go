@@ -312,8 +312,8 @@ func (c *attemptColumns) changes(
 	return columns, values, after
 }
 
-// same reports whether the columns have the same values for both memories.
-func (c *attemptColumns) same(a, b *backlog.Memory) bool {
+// sameColumns reports whether the columns have the same values for both memories.
+func (c *attemptColumns) sameColumns(a, b *backlog.Memory) bool {
 	return slices.Equal(c.values(a, timeform.First), c.values(b, timeform.First))
 }
 

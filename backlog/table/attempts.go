@@ -193,7 +193,7 @@ func (t attemptWriter) writeRow(
 	}
 	n, err := db.Affected(stmt.ExecContext(ctx, w.args...))
 	if err == nil && n == 0 && !t.db.CountsChangedOnly { // although the row is there and locked
-		err = t.writeUndone("policy.refresh")
+		err = t.undoneProblem("policy.refresh")
 	}
 	if err == nil && len(t.catalog.Triggers) > 0 {
 		err = t.checkMemory(ctx, tx, g, &after)
@@ -214,8 +214,8 @@ func (t attemptWriter) checkMemory(
 		return err
 	}
 	now := rows[g.Record.Key.Hash()]
-	if now == nil || !t.refresh.same(now, expected) {
-		return t.writeUndone("policy.refresh")
+	if now == nil || !t.refresh.sameColumns(now, expected) {
+		return t.undoneProblem("policy.refresh")
 	}
 	return nil
 }
@@ -239,13 +239,13 @@ func (t attemptWriter) trying(g backlog.Settlement) func(context.Context, *sql.T
 		began.Started = g.At
 		steps = []backlog.Settlement{{Record: g.Record, At: g.At, Memory: &began}, g}
 	}
-	return func(ctx context.Context, tx *sql.Tx) error { return t.trySteps(ctx, tx, steps) }
+	return func(ctx context.Context, tx *sql.Tx) error { return t.tryOnRow(ctx, tx, steps) }
 }
 
-// trySteps writes the settlements, one after the other, to a row that is as it was read. It reads
-// the row after each of them, since a trigger or a narrow column may have changed what was
-// written.
-func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
+// tryOnRow writes the settlements, all of one record, one after the other to its row, which must
+// be as it was read. It reads the row after each of them, since a trigger or a narrow column may
+// have changed what was written. The caller rolls the transaction back.
+func (t attemptWriter) tryOnRow(ctx context.Context, tx *sql.Tx, steps []backlog.Settlement) error {
 	key := steps[0].Record.Key
 	read := steps[0].Record.Memory
 	rows, err := t.lockRows(ctx, tx, steps[:1], t.text.NoWait)
@@ -259,7 +259,7 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 		return backlog.ErrConflict
 	}
 	for _, g := range steps {
-		w, after := t.refreshWrite(&g, now, now)
+		w, expected := t.refreshWrite(&g, now, now)
 		if w.text != "" {
 			if _, err := tx.ExecContext(ctx, t.text.Rebind(w.text), w.args...); err != nil {
 				return t.refusedWrite("policy.refresh", w, err)
@@ -270,14 +270,15 @@ func (t attemptWriter) trySteps(ctx context.Context, tx *sql.Tx, steps []backlog
 			return err
 		}
 		now = rows[key.Hash()]
-		if now == nil || !t.refresh.same(now, &after) {
-			err := problem("look at the triggers of the table, and at the types of the policy's columns",
-				"policy.refresh: with %s a row of table %s is not as it was written", w.shown(t.text), t.m.Name)
-			if len(t.catalog.Triggers) > 0 {
-				err = t.undoneWrite("policy.refresh", w, err)
-			}
-			return err
+		if now != nil && t.refresh.sameColumns(now, &expected) {
+			continue
 		}
+		differs := problem("look at the triggers of the table, and at the types of the policy's columns",
+			"policy.refresh: with %s a row of table %s is not as it was written", w.shown(t.text), t.m.Name)
+		if len(t.catalog.Triggers) > 0 {
+			return t.refusedByTrigger("policy.refresh", w, differs)
+		}
+		return differs
 	}
 	return nil
 }

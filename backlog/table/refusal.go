@@ -47,9 +47,9 @@ func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
 }
 
-// undoneWrite returns the error of a write that a trigger has undone or changed. err says so for
+// refusedByTrigger returns the error of a write that a trigger has undone or changed. err says so for
 // people.
-func (t *Table) undoneWrite(place string, w batchUpdate, err error) error {
+func (t *Table) refusedByTrigger(place string, w batchUpdate, err error) error {
 	return &refusedWrite{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
 }
 

@@ -158,7 +158,7 @@ func (t *Table) rewriteRows(ctx context.Context, tx *sql.Tx, x *rewriting, rows 
 	case still == 0 || hadIt:
 		return nil
 	}
-	return t.writeUndone(x.place)
+	return t.undoneProblem(x.place)
 }
 
 // An expiry is a set of pending rows that get the dead status.

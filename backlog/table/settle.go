@@ -143,7 +143,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 		case found == 0:
 			return t.conflict(ctx, tx, s)
 		case x.text != "" && !t.db.CountsChangedOnly:
-			return t.writeUndone(statusSettings[x.target])
+			return t.undoneProblem(statusSettings[x.target])
 		}
 	}
 	return t.checkWritten(ctx, tx, x.batch, found)
@@ -174,9 +174,9 @@ func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement)
 	return err
 }
 
-// writeUndone returns the *Problem of a row that is as it was, although the database has
+// undoneProblem returns the *Problem of a row that is as it was, although the database has
 // accepted the write. place is the setting that says what is written.
-func (t *layout) writeUndone(place string) error {
+func (t *layout) undoneProblem(place string) error {
 	by := "a trigger or a rule of the database"
 	if len(t.catalog.Triggers) > 0 {
 		by = "a trigger: " + strings.Join(t.catalog.Triggers, ", ")
@@ -193,7 +193,7 @@ func (t *Table) checkWritten(ctx context.Context, tx *sql.Tx, b batch, found int
 	}
 	n, err := t.countStillPending(ctx, tx, b)
 	if err == nil && n > 0 {
-		err = t.writeUndone(statusSettings[b.target])
+		err = t.undoneProblem(statusSettings[b.target])
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (t *Table) try(ctx context.Context, tx *sql.Tx, x batchUpdate, r *backlog.R
 	case err != nil:
 		return t.refusedWrite(statusSettings[x.target], x, err)
 	case n == 0:
-		return t.undoneWrite(statusSettings[x.target], x, t.writeUndone(statusSettings[x.target]))
+		return t.refusedByTrigger(statusSettings[x.target], x, t.undoneProblem(statusSettings[x.target]))
 	case n > 1:
 		return &backlog.Refusal{Reach: backlog.OneRow, Err: t.checkWritten(ctx, tx, x.batch, n)}
 	}
@@ -120,7 +120,7 @@ func (t *Table) checkState(ctx context.Context, tx *sql.Tx, x batchUpdate, key b
 	isFinal := t.isFinal(x.target)
 	switch {
 	case isFinal && len(t.catalog.Triggers) > 0:
-		return t.undoneWrite(statusSettings[x.target], x, t.writeUndone(statusSettings[x.target]))
+		return t.refusedByTrigger(statusSettings[x.target], x, t.undoneProblem(statusSettings[x.target]))
 	case isFinal:
 		return everyRow(hint, "%s: with %s a %s would still be %s to the database and be tried for ever", statusSettings[x.target], x.shown(t.text), record, state)
 	case x.target != backlog.RowError || !fresh || t.OneLane():

@@ -30,6 +30,7 @@ type worker struct {
 
 	inFlight map[string]*task // by attempt
 	queue    []*task          // those in flight whose request is not written yet
+	batch    []byte           // of writeQueue, which uses it again
 	finished bool             // standard input is closed after the queue
 	answered bool             // it has sent a valid reply
 	silence  *time.Timer      // ends the worker unless it replies; nil: no limit
@@ -116,7 +117,7 @@ func (w *worker) runProcess() *workerEnd {
 	}
 	defer stdinWriter.Close()
 	started := make(chan struct{})
-	ended := make(chan struct{})
+	processEnded := make(chan struct{})
 	stdout := &replyReader{w: w}
 	stderr := &stderrLog{log: func(line string) {
 		<-started // the log has the pid
@@ -131,13 +132,13 @@ func (w *worker) runProcess() *workerEnd {
 	close(started)
 	var writing sync.WaitGroup
 	written := 0
-	writing.Go(func() { written = w.writeRequests(stdinWriter, ended) })
+	writing.Go(func() { written = w.writeRequests(stdinWriter, processEnded) })
 
 	terminated, err := proc.Wait(w.ctx, w.killed.Done(), cmd, w.h.grace())
 	if !terminated {
 		proc.Terminate(cmd.Process.Pid, nil, w.h.grace(), w.killed.Done())
 	}
-	close(ended)
+	close(processEnded)
 	if stdinWriter.SetWriteDeadline(time.Unix(1, 0)) != nil {
 		stdinWriter.Close() // children may hold the reading end, so that a write would never return
 	}
@@ -181,14 +182,13 @@ func (w *worker) log(text string) {
 // for all requests that have arrived together.
 const batchSize = 64 << 10
 
-// writeRequests writes the queue whenever wakeUp was called, until ended is closed or the
+// writeRequests writes the queue whenever wakeUp was called, until the process has ended or the
 // input is finished. It returns the number of bytes written.
-func (w *worker) writeRequests(stdin *os.File, ended <-chan struct{}) (written int) {
-	var batch []byte
+func (w *worker) writeRequests(stdin *os.File, processEnded <-chan struct{}) (written int) {
 	for {
 		select {
 		case <-w.wake:
-		case <-ended:
+		case <-processEnded:
 			return written
 		}
 		// Let the calls that have just got a reply hand in their next record.
@@ -199,21 +199,34 @@ func (w *worker) writeRequests(stdin *os.File, ended <-chan struct{}) (written i
 		finished := w.finished
 		w.queue = nil
 		w.h.mu.Unlock()
-		for len(queue) > 0 && w.ctx.Err() == nil { // a worker that is being terminated need not read the rest
-			for batch = batch[:0]; len(queue) > 0 && len(batch) < batchSize; queue = queue[1:] {
-				batch = append(batch, queue[0].line...)
-			}
-			n, err := stdin.Write(batch)
-			written += n
-			if err != nil {
-				return written // the worker's end, or its silence, says more than err
-			}
+		n, err := w.writeQueue(stdin, queue)
+		written += n
+		if err != nil {
+			return written // the worker's end, or its silence, says more than err
 		}
 		if finished {
 			stdin.Close()
 			return written
 		}
 	}
+}
+
+// writeQueue writes the requests in batches of about [batchSize], and stops early if the worker
+// is being terminated, which need not read the rest. It returns the number of bytes written.
+func (w *worker) writeQueue(stdin *os.File, queue []*task) (written int, err error) {
+	for len(queue) > 0 && w.ctx.Err() == nil {
+		w.batch = w.batch[:0]
+		for len(queue) > 0 && len(w.batch) < batchSize {
+			w.batch = append(w.batch, queue[0].line...)
+			queue = queue[1:]
+		}
+		n, err := stdin.Write(w.batch)
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }
 
 // resolve gives an outcome to the call that waits for it. A reply to an attempt that the

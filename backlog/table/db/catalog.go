@@ -44,8 +44,8 @@ type Catalog struct {
 	Engine      string   // the storage engine if it has no transactions; "": it has
 	HasDeferred bool     // some constraints are checked only at the commit
 	Unusable    error    // why the table cannot be used; nil: no reason is known
-	User        string   // as GRANT names it; "": the database has no users
-	Grant       string   // the table as GRANT names it
+	QuotedUser  string   // as GRANT names it; "": the database has no users
+	QuotedName  string   // of the table, as GRANT names it
 	SessionZone string   // the time zone of sessions that do not set one; "": UTC, or unknown
 	Advice      string   // for the owner of the database; "": none
 }

@@ -138,19 +138,20 @@ func missingColumns(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time,
 // Grants returns the statements that give the user of the connection exactly the rights that passes need.
 // It returns none if the database has no users.
 func Grants(t *table.Table) (list []string) {
-	c := t.Catalog()
+	cat := t.Catalog()
 	text := t.DB().Text()
-	if c.User == "" {
+	if cat.QuotedUser == "" {
 		return nil
 	}
 	if schema := t.Mapping().Schema; schema != "" && text.GrantsUsage {
-		list = append(list, "GRANT USAGE ON SCHEMA "+text.Quote(schema)+" TO "+c.User)
+		list = append(list, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", text.Quote(schema), cat.QuotedUser))
 	}
-	var read string // "": all columns, because the handler gets them all
+	readable := "" // all columns, because the handler gets them all
 	if t.Mapping().Columns != nil {
-		read = " (" + strings.Join(t.ReadColumns(), ", ") + ")"
+		readable = " (" + strings.Join(t.ReadColumns(), ", ") + ")"
 	}
-	return append(list, "GRANT SELECT"+read+", UPDATE ("+strings.Join(t.WrittenColumns(), ", ")+") ON "+c.Grant+" TO "+c.User)
+	writable := strings.Join(t.WrittenColumns(), ", ")
+	return append(list, fmt.Sprintf("GRANT SELECT%s, UPDATE (%s) ON %s TO %s", readable, writable, cat.QuotedName, cat.QuotedUser))
 }
 
 // Samples says how up to three pending rows are understood. It reads more rows than that, because the

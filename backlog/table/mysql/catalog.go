@@ -40,13 +40,13 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	table := rows[0]
 	c.Kind = db.Relation
 	c.Name = table["name"]
-	c.User = table["account"]
+	c.QuotedUser = table["account"]
 	c.Engine = table["engine"]
-	c.Grant = text.Qualified(c.Database, c.Name)
+	c.QuotedName = text.Qualified(c.Database, c.Name)
 	var create string // the CREATE TABLE statement, which needs the right to read the whole table
 	if strings.HasSuffix(table["kind"], "VIEW") {
 		c.Kind = db.View
-	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.Grant).Scan(&name, &create); s.Classify(err).Class == db.Denied {
+	} else if err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+c.QuotedName).Scan(&name, &create); s.Classify(err).Class == db.Denied {
 		c.Incomplete = true
 	} else if err != nil {
 		return nil, err

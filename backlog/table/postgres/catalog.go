@@ -34,7 +34,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	kinds := map[string]db.Kind{"r": db.Relation, "p": db.Partitioned, "v": db.View, "m": db.View, "f": db.Relation}
 	c := &db.Catalog{
 		Kind: kinds[r["kind"]], Name: name, Schema: r["schema"], Unusable: unfit(r, name), HasDeferred: r.Is("deferred"),
-		User: text.Quote(r["role"]), Grant: text.Qualified(r["schema"], name),
+		QuotedUser: text.Quote(r["role"]), QuotedName: text.Qualified(r["schema"], name),
 	}
 	if err := cmp.Or(describeColumns(ctx, q, r["oid"], c), describeIndexes(ctx, q, r["oid"], c)); err != nil {
 		return nil, err
