@@ -68,11 +68,11 @@ func (l *Findings) CheckTiers(s *tiers.Schedule) {
 		isWidest := i == len(list)-1
 		switch {
 		case isWidest && !everyRecordTried:
-			missed := "some of them are"
+			missed := "some of them"
 			if interval >= 2*t.MaxAge {
-				missed = "most of them are"
+				missed = "most of them"
 			}
-			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: %s too old by then and never tried",
+			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: %s are too old by then and are never tried",
 				name, tiers.FormatDuration(t.MaxAge), Often(t), missed)
 		case interval > band:
 			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
