@@ -295,7 +295,6 @@ var clocks = map[string]string{
 	"backlog/handler/redis/redis.go": "how long a connection was idle and a write may take: time that passes",
 	"backlog/simulate/workload.go":   "random numbers by a seed: always the same ones",
 	"backlog/amqp/session.go":        "the node to begin with, and how long a close may take: time that passes",
-	"backlog/amqp/keeper.go":         "how often an error is logged: likewise",
 	"backlog/amqp/unacked.go":        "how long an outcome waits for its redelivery: time that passes",
 	"backlog/amqp/settle.go":         "since when it waits: likewise",
 	"backlog/table/refusal.go":       "how old the list of constraints is: likewise",
