@@ -7,55 +7,79 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// arguments says which type and collation the arguments of a session's statements have.
-type arguments struct {
-	collation string // of text arguments
-	floats    bool   // CAST supports FLOAT
-	collates  bool   // CAST supports COLLATE; the result then yields to another collation as a column does
+// A caster writes the expressions that give a statement's arguments the types and collations of
+// columns, as far as the server has casts to them.
+type caster struct {
+	collation   string // of a text argument without a cast: the session's
+	floatCast   bool   // CAST(? AS FLOAT) is supported
+	collateCast bool   // CAST(? AS CHAR COLLATE …) is supported
 }
 
-// newArguments returns the arguments of a server by its version, such as 10.11.6-MariaDB or 8.0.36.
-func newArguments(version, collation string) arguments {
+// newCaster returns the caster for a server by its version, such as 10.11.6-MariaDB or 8.0.36, and by
+// the collation of the session.
+func newCaster(version, collation string) caster {
 	var major, minor, patch int
 	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
 	number := 1_000_000*major + 1_000*minor + patch
-	a := arguments{collation: collation}
+	c := caster{collation: collation}
 	if strings.Contains(version, "MariaDB") {
-		a.floats = number >= 10_004_005
-		a.collates = number >= 10_011_000
+		c.floatCast = number >= 10_004_005
+		c.collateCast = number >= 10_011_000
 	} else {
-		a.floats = number >= 8_000_017
+		c.floatCast = number >= 8_000_017
 	}
-	return a
+	return c
 }
 
-// of returns an expression that gives an argument the type of the column. It returns "" if the
-// argument has that type anyway, or if there is no such expression.
-func (a arguments) of(c *db.Column, charset, collation string) string {
-	name := typeName(c.Decl)
-	switch {
-	case name == "decimal" || name == "datetime" || name == "time" || name == "date":
-		return "CAST(? AS " + strings.ToUpper(name) + length(c.Decl) + ")"
-	case name == "timestamp":
-		return "CAST(? AS DATETIME" + length(c.Decl) + ")"
-	case name == "year" || name == "bit" || c.Class == db.Integer && strings.Contains(c.Decl, "unsigned"):
-		return "CAST(? AS UNSIGNED)"
-	case c.Class == db.Integer:
-		return "CAST(? AS SIGNED)"
-	case name == "float" && a.floats:
-		return "CAST(? AS FLOAT)"
-	case c.Class == db.Real:
-		return "(? + 0e0)"
-	case is(c.Decl, "json", "uuid", "inet4", "inet6"):
-		return "CAST(? AS " + strings.ToUpper(name) + ")"
-	case strings.HasSuffix(name, "binary") || strings.HasSuffix(name, "blob"):
-		return "CAST(? AS BINARY)"
-	case charset == "" || collation == a.collation:
-		return ""
-	case a.collates:
-		return "CAST(? AS CHAR CHARACTER SET " + charset + " COLLATE " + collation + ")"
+// typedArgument returns an expression with one ?, which gives an argument the type and the collation of
+// the column. charset and collation are the column's, both "" if it is no text. It returns "" if a plain
+// ? has the same, or if no expression does it.
+func (c caster) typedArgument(col *db.Column, charset, collation string) string {
+	if sqlType := c.castType(col); sqlType != "" {
+		return "CAST(? AS " + sqlType + ")"
 	}
-	return "(CAST(? AS CHAR CHARACTER SET " + charset + ") COLLATE " + collation + ")"
+	if col.Class == db.Real {
+		return "(? + 0e0)" // a DOUBLE in all versions; older ones cannot cast to it
+	}
+	isText := charset != ""
+	if !isText || collation == c.collation {
+		return ""
+	}
+	charType := "CHAR CHARACTER SET " + charset
+	if c.collateCast {
+		// In the CAST, the collation yields to an explicit one, as the collation of a column does.
+		return "CAST(? AS " + charType + " COLLATE " + collation + ")"
+	}
+	return "(CAST(? AS " + charType + ") COLLATE " + collation + ")"
+}
+
+// castType returns the type for CAST(? AS type) whose values compare as the column's do. It returns ""
+// for a text, and for a type that CAST does not support.
+func (c caster) castType(col *db.Column) string {
+	name := typeName(col.Decl)
+	switch name {
+	case "decimal", "datetime", "time", "date":
+		return strings.ToUpper(name) + length(col.Decl)
+	case "timestamp":
+		return "DATETIME" + length(col.Decl)
+	case "json", "uuid", "inet4", "inet6":
+		return strings.ToUpper(name)
+	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
+		return "BINARY"
+	case "year", "bit":
+		return "UNSIGNED"
+	case "float":
+		if c.floatCast {
+			return "FLOAT"
+		}
+	}
+	switch {
+	case col.Class != db.Integer:
+		return ""
+	case strings.Contains(col.Decl, "unsigned"):
+		return "UNSIGNED"
+	}
+	return "SIGNED"
 }
 
 // length returns the parentheses behind the name of a type, "" if there are none.

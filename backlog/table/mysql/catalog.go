@@ -54,8 +54,8 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if strings.Contains(create, "PARTITION BY") {
 		c.Kind = db.Partitioned
 	}
-	arguments := newArguments(table["version"], table["collation"])
-	if err := cmp.Or(describeColumns(ctx, q, create, arguments, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
+	casts := newCaster(table["version"], table["collation"])
+	if err := cmp.Or(describeColumns(ctx, q, create, casts, c), describeIndexes(ctx, q, c), describeServer(ctx, q, c)); err != nil {
 		return nil, err
 	}
 	c.Triggers, err = db.QueryTexts(ctx, q, `SELECT trigger_name FROM information_schema.triggers
@@ -103,7 +103,7 @@ func describeServer(ctx context.Context, q db.Querier, c *db.Catalog) error {
 }
 
 // describeColumns reads the columns.
-func describeColumns(ctx context.Context, q db.Querier, create string, arguments arguments, c *db.Catalog) error {
+func describeColumns(ctx context.Context, q db.Querier, create string, casts caster, c *db.Catalog) error {
 	rows, err := db.QueryRows(ctx, q, "SELECT * FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", c.Database, c.Name)
 	for _, r := range rows {
 		name := r["column_name"]
@@ -122,7 +122,7 @@ func describeColumns(ctx context.Context, q db.Querier, create string, arguments
 			PrefixIndexed: is(decl, longTexts...) || is(decl, "tinyblob", "blob", "mediumblob", "longblob"),
 			AutoUpdated:   strings.Contains(strings.ToLower(r["extra"]), "on update"),
 		}
-		x.ArgumentExpr = arguments.of(&x, r["character_set_name"], r["collation_name"])
+		x.ArgumentExpr = casts.typedArgument(&x, r["character_set_name"], r["collation_name"])
 		x.Min, x.Max = rangeOf(decl)
 		if x.Max < 1<<24 {
 			x.MaxCount = x.Max

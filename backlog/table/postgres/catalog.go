@@ -133,7 +133,7 @@ func describeColumns(ctx context.Context, q db.Querier, oid string, c *db.Catalo
 		array := r.Is("list")
 		col := db.Column{
 			Name: r["name"], Decl: r["decl"], Class: cmp.Or(classes[base], db.Textual), MaxLength: r.Int("length"), Domain: r["domain"], NotNull: r.Is("strict"), Generated: r.Is("generated"),
-			JSON: base == "json" || base == "jsonb" || array, OnlyBoolean: base == "bool", Time: calendar(r["decl"]), ArgumentExpr: argument(r["own"], r["collation"], array),
+			JSON: base == "json" || base == "jsonb" || array, OnlyBoolean: base == "bool", Time: calendar(r["decl"]), ArgumentExpr: typedArgument(r["own"], r["collation"], array),
 			Composite: r.Is("several"),
 		}
 		if r.Is("ascii") { // the encoding may have more characters, but it is not known which
@@ -175,9 +175,9 @@ func largest(base string) int64 {
 	return 0
 }
 
-// argument returns an expression that gives an argument the type own. It returns "" if own is "",
+// typedArgument returns an expression that gives an argument the type own. It returns "" if own is "",
 // which means that the user may not use the schema of the type, and so cannot name it.
-func argument(own, collation string, array bool) string {
+func typedArgument(own, collation string, array bool) string {
 	cast := "CAST(? AS " + own + ")"
 	switch {
 	case own == "":

@@ -105,7 +105,7 @@ func describeColumns(ctx context.Context, q db.Querier, strict bool, c *db.Catal
 		decl := strings.ToUpper(r["type"])
 		col := db.Column{
 			Name: r["name"], Decl: r["type"], NotNull: r.Is("notnull"), Generated: r["hidden"] != "0",
-			JSON: strings.Contains(decl, "JSON"), ZeroCond: db.ZeroAny, ArgumentExpr: argument(decl, strict),
+			JSON: strings.Contains(decl, "JSON"), ZeroCond: db.ZeroAny, ArgumentExpr: typedArgument(decl, strict),
 		}
 		if decl != "" {
 			col.Class = valueOf(classes, decl)
@@ -190,10 +190,11 @@ func valueOf[T any](list []meaning[T], decl string) T {
 	return list[i].value
 }
 
-// argument returns an expression that gives an argument the affinity of a type, but does not convert
+// typedArgument returns an expression that gives an argument the affinity of a type, but does not convert
 // its value. In a compound subquery the last SELECT determines the affinity. The expression cannot
-// have the collation of a column: an explicit collation would win over other columns' collations.
-func argument(decl string, strict bool) string {
+// have the collation of a column: an explicit collation would win over other columns' collations. It
+// returns "" if the column has no affinity.
+func typedArgument(decl string, strict bool) string {
 	affinity := valueOf(affinities, decl)
 	if affinity == "" || decl == "" || decl == "ANY" && strict {
 		return ""
