@@ -112,7 +112,7 @@ func (o *postOffice) Expire(ctx context.Context, x backlog.Expiry) (n int, err e
 		if x.Skips(r.Key) {
 			continue
 		}
-		if ctx.Err() != nil || x.Dies != nil && !x.Dies(&r) {
+		if ctx.Err() != nil || x.BeforeDeath != nil && !x.BeforeDeath(&r) {
 			break
 		}
 		if len(o.settle([]backlog.Settlement{{Record: &r, Target: backlog.RowDead}}, false)) == 0 {

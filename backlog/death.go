@@ -37,7 +37,7 @@ func (r *run) expire(ctx context.Context) {
 		Refused: r.refuseDeath,
 	}
 	if r.e.OnDead != nil {
-		x.Dies = r.mayExpire
+		x.BeforeDeath = r.announceExpiry
 	}
 	err := r.e.persist(ctx, func() error {
 		n, err := store.Expire(ctx, x)
@@ -71,9 +71,9 @@ func (r *run) ofAge(rec *Record) (s Settlement, reason string) {
 	return Settlement{Record: rec}, reason
 }
 
-// mayExpire calls OnDead for a record that dies without an attempt, and reports whether it
-// may.
-func (r *run) mayExpire(rec *Record) bool {
+// announceExpiry calls OnDead for a record that dies without an attempt. goOn is false if the end of
+// the work came first: then the record must not die.
+func (r *run) announceExpiry(rec *Record) (goOn bool) {
 	rec.AttemptID = r.e.attemptID()
 	s, reason := r.ofAge(rec)
 	return r.e.notifyDead(r.work, r.pass.Tier, &s, reason)

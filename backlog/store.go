@@ -210,7 +210,7 @@ type Expirer interface {
 }
 
 // An Expiry is what an [Expirer] is to do, with functions that it calls one at a time. Only
-// Dies may be nil.
+// BeforeDeath may be nil.
 type Expiry struct {
 	Now    time.Time
 	Before time.Time
@@ -218,13 +218,13 @@ type Expiry struct {
 	// Skips reports whether the record with the key is left as it is.
 	Skips func(Key) bool
 
-	// Dies is called with every record just before it gets the dead status, when it is
-	// known that its row takes that, as far as the store can tell. If it returns false, that
-	// record and all later ones are left as they are. The records before it are still
-	// written, even if ctx is done by then. Nil: every record dies.
-	Dies func(*Record) bool
+	// BeforeDeath is called with every record just before it gets the dead status, when it is
+	// known that its row takes that, as far as the store can tell. It returns whether the
+	// expiry goes on. If not, that record and all later ones are left as they are. The records
+	// before it are still written, even if ctx is done by then. Nil: every record dies.
+	BeforeDeath func(*Record) (goOn bool)
 
-	// Died is called after n records got the dead status, with all of them or, if Dies is
+	// Died is called after n records got the dead status, with all of them or, if BeforeDeath is
 	// nil, with some.
 	Died func(list []Record, n int)
 

@@ -93,8 +93,8 @@ type rash struct{ *memory.Store }
 func (s rash) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
 	refused := x.Refused
 	x.Refused = func(r *backlog.Record, why error) {
-		if x.Dies != nil {
-			x.Dies(r)
+		if x.BeforeDeath != nil {
+			x.BeforeDeath(r)
 		}
 		refused(r, why)
 	}

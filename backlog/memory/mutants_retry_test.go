@@ -82,8 +82,8 @@ type teller struct {
 }
 
 func (s teller) Expire(ctx context.Context, x backlog.Expiry) (int, error) {
-	if x.Dies != nil {
-		x.Dies = s.each(x.Dies)
+	if x.BeforeDeath != nil {
+		x.BeforeDeath = s.each(x.BeforeDeath)
 	}
 	return s.Store.Expire(ctx, x)
 }

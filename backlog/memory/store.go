@@ -127,7 +127,7 @@ func (s *Store) Settle(ctx context.Context, group []backlog.Settlement) ([]backl
 
 // Rehearse implements [backlog.Rehearser].
 func (s *Store) Rehearse(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
-	return s.write(ctx, group, rehearse, s.settle)
+	return s.write(ctx, group, dryRun, s.settle)
 }
 
 // A writeMode says whether a write changes rows or only returns what it would change.
@@ -135,7 +135,7 @@ type writeMode int
 
 const (
 	commit writeMode = iota
-	rehearse
+	dryRun
 )
 
 // write has settle change the rows of a group, each unless settle returns false. It returns the
@@ -262,16 +262,17 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 		return lane, s.diesOfAge(e, x) && !x.Skips(e.Key)
 	})
 	slices.SortFunc(records, func(a, b backlog.Record) int { return a.Key.Compare(b.Key) })
-	if x.Dies != nil {
-		records, err = s.choose(ctx, records, x)
+	if x.BeforeDeath != nil {
+		records, err = s.announceDeaths(ctx, records, x)
 	}
 	var died []backlog.Record
 	for i := range records {
-		switch why := s.expire(&records[i], commit); {
-		case why == nil:
+		refusal := s.expire(&records[i], commit)
+		switch {
+		case refusal == nil:
 			died = append(died, records[i])
-		case !errors.Is(why, backlog.ErrConflict):
-			x.Refused(&records[i], why)
+		case !errors.Is(refusal, backlog.ErrConflict):
+			x.Refused(&records[i], refusal)
 		}
 	}
 	if len(died) > 0 {
@@ -280,29 +281,36 @@ func (s *Store) Expire(ctx context.Context, x backlog.Expiry) (n int, err error)
 	return len(died), err
 }
 
-// choose returns the records that can expire, and for which x.Dies returns true.
-func (s *Store) choose(
+// announceDeaths calls x.BeforeDeath for each record whose row takes the dead status, and x.Refused for
+// each whose row does not. It returns the records that may die: those before x.BeforeDeath or the end of
+// ctx stops it. The error is ctx.Err().
+func (s *Store) announceDeaths(
 	ctx context.Context, records []backlog.Record, x backlog.Expiry,
-) (list []backlog.Record, err error) {
+) (announced []backlog.Record, err error) {
 	for i := range records {
-		if err := ctx.Err(); err != nil {
-			return list, err
+		if ctx.Err() != nil {
+			return announced, ctx.Err()
 		}
-		why := s.expire(&records[i], rehearse)
+		r := &records[i]
+		refusal := s.expire(r, dryRun)
+		hasChanged := errors.Is(refusal, backlog.ErrConflict) // since it was read
 		switch {
-		case errors.Is(why, backlog.ErrConflict): // the row has changed since
-		case why != nil:
-			x.Refused(&records[i], why)
-		case !x.Dies(&records[i]):
-			return list, ctx.Err()
-		default:
-			list = append(list, records[i])
+		case hasChanged:
+			continue
+		case refusal != nil:
+			x.Refused(r, refusal)
+			continue
 		}
+		if goOn := x.BeforeDeath(r); !goOn {
+			return announced, ctx.Err()
+		}
+		announced = append(announced, *r)
 	}
-	return list, nil
+	return announced, nil
 }
 
-// expire gives the row of a record the dead status.
+// expire gives the row of a record the dead status, or in a dryRun only finds out whether it can. The
+// error says why the row does not take it, and wraps [backlog.ErrConflict] if the row has changed.
 func (s *Store) expire(r *backlog.Record, mode writeMode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

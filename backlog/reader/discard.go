@@ -37,7 +37,7 @@ func (v *View) Discard(ctx context.Context, f table.Filter, now time.Time, r *Di
 	}
 	var first error // of the calls
 	if do.Call != nil {
-		d.Dies = func(row *inspect.Row) (bool, error) {
+		d.BeforeDeath = func(row *inspect.Row) (dies bool, err error) {
 			if row.LastError != nil {
 				row.Error = *row.LastError
 			}

@@ -252,7 +252,7 @@ func expiry(before time.Time) backlog.Expiry {
 	}
 }
 
-// expire expires rows inserted before a time. It checks that Dies, if it is set, gets each record
+// expire expires rows inserted before a time. It checks that BeforeDeath, if it is set, gets each record
 // as it was, and that Died gets the dead ones, at least some of them.
 func (f *fixture) expire(before time.Time, announced bool) {
 	f.Helper()
@@ -263,7 +263,7 @@ func (f *fixture) expire(before time.Time, announced bool) {
 		count := 0
 		x := expiry(before)
 		if announced {
-			x.Dies = func(r *backlog.Record) bool {
+			x.BeforeDeath = func(r *backlog.Record) bool {
 				dying = append(dying, *r)
 				if want, ok := f.memory.Row(r.Key); ok && e != backlog.Expirer(f.memory) {
 					got, ok, err := f.h.Row(r.Key)
@@ -305,7 +305,7 @@ func testExpire(f *fixture) {
 	f.expire(now.Add(-edge), true)
 }
 
-// testExpireStopped ends the context during an expiry: only records that Dies got until
+// testExpireStopped ends the context during an expiry: only records that BeforeDeath got until
 // then die.
 func testExpireStopped(f *fixture) {
 	f.pairs(20)
@@ -313,7 +313,7 @@ func testExpireStopped(f *fixture) {
 	defer cancel()
 	told := make(map[string]backlog.Key)
 	x := expiry(now.Add(day))
-	x.Dies = func(r *backlog.Record) bool {
+	x.BeforeDeath = func(r *backlog.Record) bool {
 		told[r.Key.String()] = r.Key
 		if len(told) == 3 {
 			cancel()

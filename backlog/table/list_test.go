@@ -185,7 +185,7 @@ func TestDiscard(t *testing.T) {
 		dead, failed := len(listed(t, tab, table.Filter{State: "dead"}, 50)), listed(t, tab, table.Filter{State: "failed"}, 50)
 		f := table.Filter{State: "failed", Limit: 10}
 		told := make(map[uint64]string)
-		n, err := tab.Discard(context.Background(), f, noon, table.Discarding{Dies: func(r *inspect.Row) (bool, error) {
+		n, err := tab.Discard(context.Background(), f, noon, table.Discarding{BeforeDeath: func(r *inspect.Row) (bool, error) {
 			told[r.Key.Hash()] = r.Status
 			if r.LastError != nil {
 				told[r.Key.Hash()] += *r.LastError
@@ -202,7 +202,7 @@ func TestDiscard(t *testing.T) {
 			}
 		}
 		wrong, calls := errors.New("the table takes none"), 0
-		n, err = tab.Discard(context.Background(), table.Filter{}, noon, table.Discarding{Dies: func(*inspect.Row) (bool, error) { calls++; return false, wrong }})
+		n, err = tab.Discard(context.Background(), table.Filter{}, noon, table.Discarding{BeforeDeath: func(*inspect.Row) (bool, error) { calls++; return false, wrong }})
 		if n != 0 || calls != 1 || err != wrong {
 			t.Errorf("%d are discarded, %d told of behind the error %v", n, calls, err)
 		}

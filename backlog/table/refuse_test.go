@@ -177,7 +177,7 @@ func (b *sickbed) expiry(announced bool) backlog.Expiry {
 	x.Died = func(_ []backlog.Record, n int) { b.died += n }
 	x.Refused = func(r *backlog.Record, why error) { b.refuse(r.Key, why) }
 	if announced {
-		x.Dies = func(r *backlog.Record) bool {
+		x.BeforeDeath = func(r *backlog.Record) bool {
 			b.announced = append(b.announced, r.Key.Part(0).(int64))
 			return true
 		}
@@ -279,7 +279,7 @@ func testSickRequeue(t *testing.T, b *sickbed) {
 
 func testSickDiscard(t *testing.T, b *sickbed) {
 	d := table.Discarding{Refused: b.refuse, Died: func(*inspect.Row) { b.died++ }}
-	d.Dies = func(r *inspect.Row) (bool, error) {
+	d.BeforeDeath = func(r *inspect.Row) (bool, error) {
 		b.announced = append(b.announced, r.Key.Part(0).(int64))
 		return true, nil
 	}

@@ -196,7 +196,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 // expire gives the rows of the set the dead status, with one statement if possible, and returns
 // their number.
 func (t *Table) expire(ctx context.Context, x expiry, e backlog.Expiry) (int, error) {
-	if e.Dies == nil {
+	if e.BeforeDeath == nil {
 		n, done, err := t.expireAll(ctx, x, e)
 		if err != nil {
 			return 0, err
@@ -260,11 +260,11 @@ func (t *Table) expiring(ctx context.Context, x expiry, e backlog.Expiry) rewrit
 			e.Refused(&rec, why)
 		},
 	}
-	if e.Dies != nil {
+	if e.BeforeDeath != nil {
 		w.confirm = func(row []any) (write, more bool) {
 			rec := record(row)
-			dies := e.Dies(&rec)
-			return dies, dies
+			goOn := e.BeforeDeath(&rec)
+			return goOn, goOn
 		}
 	}
 	return w
@@ -327,9 +327,9 @@ func (t *Table) Requeue(ctx context.Context, f Filter, now time.Time, refused fu
 
 // A Discarding is what [Table.Discard] calls. Every function except Refused may be nil.
 type Discarding struct {
-	// Dies is called with each record just before it gets the dead status, after a trial has
-	// shown that the row takes it. It returns whether the record dies. An error ends Discard.
-	Dies func(*inspect.Row) (bool, error)
+	// BeforeDeath is called with each record just before it gets the dead status, after a trial has
+	// shown that the row takes it. It returns whether that record dies. An error ends Discard.
+	BeforeDeath func(*inspect.Row) (dies bool, err error)
 
 	// Died is called with each record that got the dead status.
 	Died func(*inspect.Row)
@@ -351,12 +351,12 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 		groups:  t.selectedByKey(ctx, c, t.selected.exprs),
 		refused: func(row []any, why error) { d.Refused(t.keyOf(row), why) },
 	}
-	var diesErr error
-	if d.Dies != nil {
+	var deathErr error
+	if d.BeforeDeath != nil {
 		x.confirm = func(raw []any) (write, more bool) {
 			row := t.displayRow(slices.Clone(raw), now)
-			write, diesErr = d.Dies(&row)
-			return write, diesErr == nil
+			write, deathErr = d.BeforeDeath(&row)
+			return write, deathErr == nil
 		}
 	}
 	if d.Died != nil {
@@ -368,5 +368,5 @@ func (t *Table) Discard(ctx context.Context, f Filter, now time.Time, d Discardi
 		}
 	}
 	n, err = t.rewrite(ctx, x)
-	return n, cmp.Or(err, diesErr)
+	return n, cmp.Or(err, deathErr)
 }
