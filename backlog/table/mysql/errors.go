@@ -60,7 +60,7 @@ func (s *server) Classify(err error) db.Fault {
 			code = "nospace" // ERROR_ON_WRITE GET_ERRNO
 		}
 		f := db.FindFault(faults, message, code, string(e.SQLState[:]), string(e.SQLState[:2]))
-		f.Guard, f.Name = guardOf(e)
+		f.Guard, f.Name = violatedRule(e)
 		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
 		return db.Fault{Class: db.Unavailable}
@@ -72,9 +72,9 @@ func (s *server) Classify(err error) db.Fault {
 // first quoted name after that word.
 var namePattern = pattern.Lazily("(?i)(?:constraint|column) (?:`[^`]*`\\.)*[`'](?:[^`']*\\.)?([^`'.]+)[`']")
 
-// guardOf returns the kind and the name of the rule by which the server refused a row. In the messages
+// violatedRule returns the kind and the name of the rule by which the server refused a row. In the messages
 // of constraints of a column the name of the table comes first.
-func guardOf(e *mysqldriver.MySQLError) (kind db.GuardKind, name string) {
+func violatedRule(e *mysqldriver.MySQLError) (kind db.GuardKind, name string) {
 	if found := namePattern().FindStringSubmatch(e.Message); found != nil {
 		name = found[1]
 	}

@@ -71,14 +71,14 @@ func (s *server) Classify(err error) db.Fault {
 	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with an SQLSTATE of its own
 		f.Class = db.Refused
 	}
-	f.Guard, f.Name = guardOf(e)
+	f.Guard, f.Name = violatedRule(e)
 	f.What = strings.NewReplacer("USER", s.config.User, "DATABASE", s.config.Database, "HOST", s.host).Replace(f.What)
 	return f
 }
 
-// guardOf returns the kind and the name of the rule by which the server refused a row. The name of a
+// violatedRule returns the kind and the name of the rule by which the server refused a row. The name of a
 // trigger is the context of the error, which names the function.
-func guardOf(e *pgconn.PgError) (kind db.GuardKind, name string) {
+func violatedRule(e *pgconn.PgError) (kind db.GuardKind, name string) {
 	switch {
 	case e.Code == "23505", e.Code == "23P01":
 		return db.Unique, e.ConstraintName

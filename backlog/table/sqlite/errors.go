@@ -33,7 +33,7 @@ func (s *server) Classify(err error) db.Fault {
 	f := db.FindFault(faults, err.Error(), strconv.Itoa(extended), strconv.Itoa(code))
 	f.What = strings.ReplaceAll(f.What, "PATH", s.path)
 	if f.Class == db.Refused {
-		f.Guard, f.Name = guardOf(err.Error())
+		f.Guard, f.Name = violatedRule(err.Error())
 	}
 	if code == 26 { // its message says the same
 		f.Message = ""
@@ -41,36 +41,48 @@ func (s *server) Classify(err error) db.Fault {
 	return f
 }
 
-// guardMessages are the beginnings of messages about constraints, without what a driver puts before them.
-var guardMessages = []struct {
-	text string
-	kind db.GuardKind
+// ruleMessages are the beginnings of SQLite's own messages about a row that breaks a rule. A driver may
+// put a text before them. What follows names the rule; aboutColumn: it ends in the column, as in
+// "cannot store TEXT value in INTEGER column jobs.touched".
+var ruleMessages = []struct {
+	beginning   string
+	kind        db.GuardKind
+	aboutColumn bool
 }{
-	{"UNIQUE constraint failed", db.Unique}, {"PRIMARY KEY constraint failed", db.Unique}, {"FOREIGN KEY constraint failed", db.ForeignKey},
-	{"CHECK constraint failed", db.Check}, {"NOT NULL constraint failed", db.NotNull},
-	{"cannot store ", db.Type}, {"datatype mismatch", db.Type}, {"string or blob too big", db.Type},
+	{"UNIQUE constraint failed", db.Unique, false},
+	{"PRIMARY KEY constraint failed", db.Unique, false},
+	{"FOREIGN KEY constraint failed", db.ForeignKey, false},
+	{"CHECK constraint failed", db.Check, false},
+	{"NOT NULL constraint failed", db.NotNull, true},
+	{"cannot store ", db.Type, true},
+	{"datatype mismatch", db.Type, true},
+	{"string or blob too big", db.Type, true},
 }
 
-// guardOf returns the kind and the name of the rule by which SQLite refused a row. A CHECK without a
-// name is named by its expression. A message that is not known is one that a trigger raises.
-func guardOf(message string) (kind db.GuardKind, name string) {
-	if codeInText {
-		message = codePattern().ReplaceAllString(message, "")
+// violatedRule returns the kind and the name of the rule by which SQLite refused a row, from the message
+// of the error. A CHECK without a name is named by its expression, and a type whose message has no column
+// by the message.
+func violatedRule(message string) (kind db.GuardKind, name string) {
+	if messagesEndInCode {
+		message = trailingCode().ReplaceAllString(message, "")
 	}
-	for _, x := range guardMessages {
-		if _, behind, found := strings.Cut(message, x.text); found {
-			name = strings.TrimPrefix(behind, ": ")
-			if x.kind == db.Type || x.kind == db.NotNull { // … in INTEGER column jobs.touched
-				name = message[strings.LastIndexByte(message, '.')+1:]
-			}
-			return x.kind, name
+	for _, known := range ruleMessages {
+		_, rest, found := strings.Cut(message, known.beginning)
+		switch {
+		case !found:
+			continue
+		case known.aboutColumn:
+			column := message[strings.LastIndexByte(message, '.')+1:] // without the table
+			return known.kind, column
 		}
+		return known.kind, strings.TrimPrefix(rest, ": ")
 	}
+	// Any other message is the text of a RAISE in a trigger.
 	return db.Trigger, strings.TrimPrefix(message, "constraint failed: ")
 }
 
-// codePattern matches the code that a driver appends to a message.
-var codePattern = pattern.Lazily(` \(\d+\)$`)
+// trailingCode matches the code that a driver appends to a message, such as (1299).
+var trailingCode = pattern.Lazily(` \(\d+\)$`)
 
 // denied returns a *db.Problem if the user may not read or write the file, and nil for other errors.
 func (s *server) denied(err error, hint, what string) error {

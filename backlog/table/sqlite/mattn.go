@@ -13,8 +13,8 @@ const (
 	driverName = "sqlite3"
 	// Driver is the Go module of the driver.
 	Driver = "github.com/mattn/go-sqlite3"
-	// codeInText says whether messages end in the code.
-	codeInText = false
+	// messagesEndInCode says whether the messages of errors end in the result code.
+	messagesEndInCode = false
 	// Transactions begin as writers. One that begins by reading could fail to become a writer
 	// (SQLITE_BUSY_SNAPSHOT), regardless of the timeout. SQLite's mutexes are off: database/sql lets
 	// only one goroutine at a time use a connection, and every statement is closed explicitly.

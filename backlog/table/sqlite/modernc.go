@@ -13,8 +13,8 @@ const (
 	driverName = "sqlite"
 	// Driver is the Go module of the driver.
 	Driver = "modernc.org/sqlite"
-	// codeInText says whether messages end in the code.
-	codeInText = true
+	// messagesEndInCode says whether the messages of errors end in the result code.
+	messagesEndInCode = true
 	// Transactions begin as writers. One that begins by reading could fail to become a writer
 	// (SQLITE_BUSY_SNAPSHOT), regardless of the timeout.
 	driverParams = "_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(%s)"
