@@ -192,7 +192,8 @@ type urlTemplate struct {
 	text           string
 	columns        []string // in the order of the text
 	base           *url.URL // with placeholder in place of each column
-	hostFromRecord bool     // a column is in the host or the port, or is the whole URL
+	isColumn       bool     // it is nothing but one {column}, whose value is the whole URL
+	hostFromRecord bool     // isColumn, or a column is in the host or the port
 }
 
 // placeholder is valid everywhere in a URL, as a host and as a port too.
@@ -207,8 +208,9 @@ func parseTemplate(text string) (*urlTemplate, error) {
 	example, err := setting.Fill(text, func(name, before string) (string, error) {
 		t.columns = append(t.columns, name)
 		t.hostFromRecord = t.hostFromRecord || partAfter(before) == inAuthority
+		t.isColumn = text == "{"+name+"}"
 		switch {
-		case text == "{"+name+"}":
+		case t.isColumn:
 			return "https://" + placeholder, nil
 		case before == "":
 			return "", errors.New("begins with a {column}, which must be the whole url or stand behind https://" + exampleURL)
@@ -253,7 +255,8 @@ func partAfter(before string) urlPart {
 	return inAuthority
 }
 
-// parseURL parses a complete http or https URL. Its errors show nothing of it.
+// parseURL parses a complete http or https URL. Its errors show nothing of it, and continue a sentence
+// about it, such as "is no URL".
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -288,36 +291,50 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 	if len(t.columns) == 0 {
 		return t.base, nil
 	}
-	text, err := setting.Fill(t.text, func(name, before string) (string, error) {
-		value, null, err := setting.Text(r, name)
-		if err != nil || null {
-			return "", cmp.Or(err, fmt.Errorf("column %s is NULL", name))
+	text, err := setting.Fill(t.text, func(column, before string) (string, error) {
+		value, null, err := setting.Text(r, column)
+		switch {
+		case err != nil:
+			return "", err
+		case null:
+			return "", fmt.Errorf("column %s is NULL", column)
+		case t.isColumn:
+			return value, nil
 		}
-		switch partAfter(before) {
-		case inPath:
-			return url.PathEscape(value), checkPathValue(name, value, before)
-		case inQuery:
-			return url.QueryEscape(value), nil
-		}
-		wholeURL := before == ""
-		if !wholeURL && (value == "" || strings.ContainsFunc(value, invalidInHost)) {
-			return "", fmt.Errorf("column %s holds what no host can be named", name)
-		}
-		return value, nil
+		return escapedValue(column, value, before)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
 	u, err := parseURL(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("the url from the record %w", err)
-	case t.text[0] == '{' && u.User != nil:
+	}
+	if t.isColumn && u.User != nil {
 		return nil, errors.New("the url from the record has a user in it, which is not allowed")
-	case !t.hostFromRecord && (u.Scheme != t.base.Scheme || u.Host != t.base.Host):
-		return nil, errors.New("the url from the record leads to another host") // a second line of defence: values are escaped
+	}
+	// Escaped values cannot change the host: this is a second line of defence.
+	hostDiffers := u.Scheme != t.base.Scheme || u.Host != t.base.Host
+	if hostDiffers && !t.hostFromRecord {
+		return nil, errors.New("the url from the record leads to another host")
 	}
 	return u, nil
+}
+
+// escapedValue returns the value of a column as it is put into a URL after the text before. It returns
+// an error for a value that cannot stay within its part of the URL.
+func escapedValue(column, value, before string) (string, error) {
+	switch partAfter(before) {
+	case inPath:
+		return url.PathEscape(value), checkPathValue(column, value, before)
+	case inQuery:
+		return url.QueryEscape(value), nil
+	case inAuthority:
+		if value == "" || strings.ContainsFunc(value, invalidInHost) {
+			return "", fmt.Errorf("column %s holds what no host can be named", column)
+		}
+	}
+	return value, nil
 }
 
 // checkPathValue returns an error for a value that would lead to another place in the path,

@@ -179,7 +179,7 @@ func FuzzTemplate(f *testing.F) {
 		if u.Hostname() == "" {
 			t.Fatalf("%s: it has no host", u)
 		}
-		if tmpl.text[0] == '{' && u.User != nil {
+		if tmpl.isColumn && u.User != nil {
 			t.Fatalf("%s: a url that comes from the record has a user", u)
 		}
 		if tmpl.hostFromRecord {
