@@ -40,9 +40,9 @@ type attemptColumns struct {
 
 	// Conditions of rows by state. They are "" if the columns do not show the state.
 	running  string // an attempt is running
-	waiting  string // an attempt will start, or the row is marked as never starting
-	planned  string // an attempt will start
+	waiting  string // an attempt will start
 	finished string // no attempt will start
+	dated    string // waiting, or finished by an infinite date: what passes read, which come to no such date
 	disabled string // no attempt will start until the row is saved
 
 	// form returns the form in which a column of times is written. It is also read in it,
@@ -66,7 +66,7 @@ func newAttemptColumns(text *db.Text, cols [attemptColumnCount]*column) (*attemp
 		}
 		c.selected = append(c.selected, text.Quote(col.Name))
 	}
-	return c, c.conditions()
+	return c, c.setConditions()
 }
 
 // checkAttemptColumn returns a *Problem if the column has the wrong type for its purpose.
@@ -104,41 +104,51 @@ func isPlainText(c *column) bool {
 	return strings.Contains(decl, "char") || strings.Contains(decl, "text") || strings.Contains(decl, "clob")
 }
 
-// conditions sets the conditions of the states.
-func (c *attemptColumns) conditions() error {
-	idle := "" // no attempt is running, and the row is enabled
-	if deadline := c.quoted(mapping.DeadlineAt); deadline != "" {
+// setConditions sets the conditions of rows by state, from the columns that the table has.
+func (c *attemptColumns) setConditions() error {
+	deadline := c.quoted(mapping.DeadlineAt)
+	uid := c.quoted(mapping.AttemptUID)
+	notRunning := "" // "": the columns show no running attempts
+	switch {
+	case deadline != "" && uid != "":
+		// Another program that saves the row ends the attempt, and may set the UID alone to NULL.
+		c.running = deadline + " IS NOT NULL AND " + uid + " IS NOT NULL"
+		notRunning = "(" + deadline + " IS NULL OR " + uid + " IS NULL)"
+	case deadline != "":
 		c.running = deadline + " IS NOT NULL"
-		idle = " AND " + deadline + " IS NULL"
-		if uid := c.quoted(mapping.AttemptUID); uid != "" { // a save may empty only the UID
-			c.running += " AND " + uid + " IS NOT NULL"
-			idle = " AND (" + deadline + " IS NULL OR " + uid + " IS NULL)"
-		}
+		notRunning = deadline + " IS NULL"
 	}
+
+	enabled := "" // "": the columns show no disabled rows
 	if c.cols[mapping.Disabled] != nil {
-		enabled, err := c.enabled()
+		var err error
+		enabled, err = c.resolveDisabled()
 		if err != nil {
 			return err
 		}
 		c.disabled = "NOT (" + enabled + ")"
-		idle += " AND " + enabled
 	}
+
 	next := c.quoted(mapping.RefreshAt)
-	unplanned := next + " IS NULL"
-	planned := next + " IS NOT NULL"
-	c.waiting = planned + idle
-	if at := c.cols[mapping.RefreshAt]; at.Time != nil && at.Time.Compared {
-		never := next + " = '" + timeform.Future + "'"
-		unplanned = "(" + unplanned + " OR " + never + ")"
-		planned += " AND NOT " + never
+	hasDate := next + " IS NOT NULL"
+	startsNever := next + " IS NULL"
+	isFinite := "" // "": every date is
+	date := c.cols[mapping.RefreshAt].Time
+	mayBeInfinite := date != nil && date.Compared
+	if mayBeInfinite {
+		isInfinite := next + " = '" + timeform.Future + "'"
+		startsNever = "(" + startsNever + " OR " + isInfinite + ")"
+		isFinite = "NOT " + isInfinite
 	}
-	c.finished = unplanned + idle
-	c.planned = planned + idle
+	c.dated = allOf(hasDate, notRunning, enabled).all()
+	c.waiting = allOf(hasDate, isFinite, notRunning, enabled).all()
+	c.finished = allOf(startsNever, notRunning, enabled).all()
 	return nil
 }
 
-// enabled returns the condition of enabled rows. It sets how rows are disabled.
-func (c *attemptColumns) enabled() (string, error) {
+// resolveDisabled sets how the column disabled enables and disables a row, and returns the condition of
+// enabled rows.
+func (c *attemptColumns) resolveDisabled() (enabled string, err error) {
 	col := c.cols[mapping.Disabled]
 	name := c.text.Quote(col.Name)
 	isNull := name + " IS NULL"
@@ -196,7 +206,7 @@ func (c *attemptColumns) states() []attemptState {
 	}
 	return []attemptState{
 		{"any", always},
-		{"waiting", c.planned},
+		{"waiting", c.waiting},
 		{"running", c.running},
 		{"disabled", c.state() + " = 'disabled'"},
 		{"finished", c.finished},

@@ -371,13 +371,13 @@ func (r *resolver) attemptLanes() {
 	if a.cols[mapping.AttemptUID] != nil {
 		t.guard = uidGuard
 	}
-	t.states = []pendingState{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.waiting}}}
+	t.states = []pendingState{{lane: backlog.Fresh, label: "new", filter: filter{cond: a.dated}}}
 	r.lanes()
 	for i := range t.states {
 		state := &t.states[i]
-		state.indexCond = a.waiting // one index for both lanes
-		state.title = a.waiting
-		state.shownCond = a.planned + strings.TrimPrefix(state.cond, a.waiting)
+		state.indexCond = a.dated // one index for both lanes
+		state.title = a.dated
+		state.shownCond = a.waiting + strings.TrimPrefix(state.cond, a.dated)
 	}
 	t.states[1].label = "error"
 	t.success = a.finished
