@@ -183,10 +183,10 @@ type Pass struct {
 	Tick   time.Time     // that the pass is for; zero: none
 	Resume Resume        // from the Report of the tier's last pass
 
-	cut   context.Context     // done: dispatch nothing more, handlers may go on; nil: the context of Pass
-	tried map[uint64]struct{} // hashes of keys that the pass attempted before a reload interrupted it
-	id    uint64              // of a Loop's pass, the same before and after a reload
-	ticks []string            // the tiers whose ticks a Loop's pass is for
+	cut       context.Context     // done: dispatch nothing more, handlers may go on; nil: the context of Pass
+	tried     map[uint64]struct{} // hashes of keys that the pass attempted before a reload interrupted it
+	id        uint64              // of a Loop's pass, the same before and after a reload
+	tickTiers []string            // the tiers whose ticks a Loop's pass is for
 
 	allDispatched func() // called, perhaps several times, when only running handlers remain; nil: not called
 }

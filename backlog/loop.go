@@ -62,10 +62,10 @@ type Loop struct {
 	clock        tiers.Clock
 	lastWake     time.Time         // when a wake last read the clock
 	lastTick     time.Time         // when a tick was last handled
-	running      map[string]bool   // tier -> its pass has begun; a tier without a pass is left out
+	begun        map[string]bool   // tier -> its pass has begun; a tier without a pass is left out
 	passID       uint64            // of the last pass started
-	ticksOf      map[string]uint64 // tier in Unfinished -> ID of the pass that its last tick is left to
-	cutPasses    []Pass            // ended by a reload, to go on after it
+	passFor      map[string]uint64 // tier in Unfinished -> ID of the pass that its last tick is left to
+	interrupted  []Pass            // by a reload, to go on after it
 	cut          context.Context   // done: passes are to end, for a reload if that is its cause, or with Run's
 	cancelPasses context.CancelCauseFunc
 
@@ -95,8 +95,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.lastWake = now
 	l.lastTick = now
 	l.cut, l.cancelPasses = context.WithCancelCause(ctx)
-	l.running = make(map[string]bool)
-	l.ticksOf = make(map[string]uint64)
+	l.begun = make(map[string]bool)
+	l.passFor = make(map[string]uint64)
 	l.mu.Unlock()
 	l.waking.Unlock()
 	l.lock.emit = l.emit
@@ -172,7 +172,7 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	if ctx != nil {
 		l.cut, l.cancelPasses = context.WithCancelCause(ctx)
 	}
-	l.restartCutPasses()
+	l.resumeInterrupted()
 	l.mu.Unlock()
 	l.waking.Unlock()
 	if ctx != nil && ctx.Err() == nil {
@@ -180,32 +180,42 @@ func (l *Loop) Reload(change func() (*tiers.Schedule, *Engine)) {
 	}
 }
 
-// restartCutPasses starts the passes again that the reload has ended, by the new schedule. l.mu
+// resumeInterrupted lets the passes that the reload has interrupted go on, by the new schedule. l.mu
 // must be held.
-func (l *Loop) restartCutPasses() {
-	for _, old := range l.cutPasses {
+func (l *Loop) resumeInterrupted() {
+	interrupted := l.interrupted
+	l.interrupted = nil
+	for _, old := range interrupted {
 		if l.ctx.Err() != nil {
-			break
+			return // the loop stops: the state has the remaining passes as unfinished
 		}
-		t, ok := l.Schedule.ByName(old.Tier)
-		if !ok {
-			l.owe(old) // the next wake forgets the tier, and runs the tiers that its pass covered
+		tier, exists := l.Schedule.ByName(old.Tier)
+		if !exists {
+			l.owe(old) // the tiers that it covered run at the next wake, which ignores unknown ones
 			continue
 		}
-		p := TierPass(l.Schedule, t)
-		p.Now = old.Now
-		p.Tick = old.Tick
-		p.Resume = old.Resume
-		p.tried = old.tried
-		p.id = old.id
-		p.ticks = old.ticks
-		l.running[p.Tier] = false
+		p := TierPass(l.Schedule, tier)
+		p.goOnFrom(old)
+		l.reserve(p.Tier)
 		l.start(p)
 	}
-	l.cutPasses = nil
 }
 
-// start starts a pass of a tier that is noted as running. l.mu must be held.
+// goOnFrom makes p go on where the pass old of the same tier was interrupted.
+func (p *Pass) goOnFrom(old Pass) {
+	p.Now = old.Now
+	p.Tick = old.Tick
+	p.Resume = old.Resume
+	p.tried = old.tried
+	p.id = old.id
+	p.tickTiers = old.tickTiers
+}
+
+// reserve notes that the tier has a pass, which has not begun yet. A tier that has a pass starts no
+// other. l.mu must be held.
+func (l *Loop) reserve(tier string) { l.begun[tier] = false }
+
+// start starts a pass of a tier that is reserved for it. l.mu must be held.
 func (l *Loop) start(p Pass) {
 	ctx := l.ctx
 	e := l.Engine
@@ -216,8 +226,8 @@ func (l *Loop) start(p Pass) {
 // owe makes the ticks that the pass was for due at the next wake, except those for which
 // another pass has been started since. l.mu must be held.
 func (l *Loop) owe(p Pass) {
-	for _, tier := range p.ticks {
-		if l.ticksOf[tier] == p.id {
+	for _, tier := range p.tickTiers {
+		if l.passFor[tier] == p.id {
 			l.clock.Owe(tier)
 		}
 	}
@@ -227,10 +237,10 @@ func (l *Loop) owe(p Pass) {
 // has ended. l.mu must be held.
 func (l *Loop) handled(p Pass) map[string]bool {
 	done := make(map[string]bool)
-	for _, tier := range p.ticks {
-		if l.ticksOf[tier] == p.id {
+	for _, tier := range p.tickTiers {
+		if l.passFor[tier] == p.id {
 			done[tier] = true
-			delete(l.ticksOf, tier)
+			delete(l.passFor, tier)
 		}
 	}
 	return done
@@ -285,14 +295,14 @@ func (l *Loop) wake(ctx context.Context) {
 	now := l.Now()
 	l.lastWake = now
 	w := l.clock.Wake(l.Schedule, now, paused, func(t tiers.Tier) bool {
-		_, busy := l.running[t.Name]
+		_, busy := l.begun[t.Name]
 		return busy
 	})
 	if len(w.Delayed) > 0 {
 		l.lastTick = now
 	}
 	for _, d := range w.Skipped {
-		if l.running[d.Tier.Name] {
+		if l.begun[d.Tier.Name] {
 			l.lastTick = now
 		}
 	}
@@ -316,7 +326,7 @@ func (l *Loop) wake(ctx context.Context) {
 		s.Taken(w.Taken)
 		s.Owe(w.Delayed...)
 		if pass != nil {
-			s.Owe(pass.ticks...)
+			s.Owe(pass.tickTiers...)
 		}
 	})
 	if pass != nil {
@@ -339,14 +349,14 @@ func (l *Loop) plan(pick tiers.Pick, now time.Time) *Pass {
 	}
 	l.passID++
 	pass.id = l.passID
-	pass.ticks = []string{pass.Tier}
+	pass.tickTiers = []string{pass.Tier}
 	for _, d := range pick.Covered {
-		pass.ticks = append(pass.ticks, d.Tier.Name)
+		pass.tickTiers = append(pass.tickTiers, d.Tier.Name)
 	}
-	for _, tier := range pass.ticks {
-		l.ticksOf[tier] = pass.id
+	for _, tier := range pass.tickTiers {
+		l.passFor[tier] = pass.id
 	}
-	l.running[pass.Tier] = false
+	l.reserve(pass.Tier)
 	return &pass
 }
 
@@ -439,7 +449,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	freeTier := sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.running, tier)
+		delete(l.begun, tier)
 	})
 	defer func() {
 		freeTier()
@@ -476,7 +486,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	}
 	began := l.Now()
 	l.mu.Lock()
-	l.running[tier] = true
+	l.begun[tier] = true
 	l.lastTick = began
 	l.mu.Unlock()
 	if p.tried == nil && began.Sub(p.Now) > time.Second {
@@ -489,7 +499,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 		p.Resume = report.Resume
 		p.tried = report.tried
 		l.mu.Lock()
-		l.cutPasses = append(l.cutPasses, p)
+		l.interrupted = append(l.interrupted, p)
 		l.mu.Unlock()
 	case StoppedLock, StoppedPause:
 		owed = ctx.Err() == nil
