@@ -187,12 +187,12 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	e.Patience = openPatience
 	var taken map[string]bool
 	if r.Due { // another process may have run the ticks before this one got the lock
-		ticks := r.dueTicks(h)
-		if ticks.Pass.Tier == "" {
+		d, due := r.stillDue(h)
+		if !due {
 			return report, list, nil
 		}
-		r.pass = ticks.Pass
-		taken = ticks.Tiers
+		r.pass = d.Pass
+		taken = d.Tiers
 		e.Paused = r.state.PausedBy(r.clock, r.log)
 	}
 	defer context.AfterFunc(ctx, a.logStopping)()
@@ -232,17 +232,17 @@ func (r *onceRun) lock(ctx context.Context, a *setup, waited bool) (backlog.Lock
 	return lock, a.lockError(err, r.g.replace)
 }
 
-// dueTicks returns the ticks to run and observes those that were missed.
-func (r *onceRun) dueTicks(h *history) checkpoint.Ticks {
+// stillDue returns the pass that is due by the state as it is now, and observes the ticks that were missed.
+func (r *onceRun) stillDue(h *history) (d checkpoint.DuePass, due bool) {
 	saved, _ := r.state.State()
-	ticks := r.state.Ticks(saved, r.cfg.Tiers, r.pass.Now, time.Now())
-	if ticks.Pass.Tier != "" && ticks.Missed > 0 {
+	d, due = r.state.DuePass(saved, r.cfg.Tiers, r.pass.Now, time.Now())
+	if d.Missed > 0 {
 		h.Observe(backlog.Event{
-			Kind: backlog.TicksMissed, Tier: ticks.Pass.Tier, At: ticks.Pass.Now,
-			N: ticks.Missed, AtLeast: ticks.More, Since: ticks.Since,
+			Kind: backlog.TicksMissed, Tier: d.Pass.Tier, At: d.Pass.Now,
+			N: d.Missed, AtLeast: d.MissedMore, Since: d.Since,
 		})
 	}
-	return ticks
+	return d, due
 }
 
 // selectors returns how many of the flags that select records are given.
@@ -424,8 +424,8 @@ func (o *OnceOptions) duePass(
 	if pause := saved.Current(now); pause != nil && !o.DryRun && !collectsAnswers {
 		return backlog.Pass{}, o.printNothing(g, now, "paused "+inspect.Escaped(pause.String())+": nothing is started")
 	}
-	if p := state.Ticks(saved, cfg.Tiers, now, time.Now()).Pass; p.Tier != "" {
-		return p, nil
+	if d, due := state.DuePass(saved, cfg.Tiers, now, time.Now()); due {
+		return d.Pass, nil
 	}
 	if back := saved.LastWake.Sub(now); back > time.Second {
 		log.Warn("the clock was set back", "error", fmt.Errorf("by %v: ticks may be run again", back.Round(time.Second)))

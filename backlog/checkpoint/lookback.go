@@ -83,40 +83,42 @@ func (f *File) PausedBy(now func() time.Time, log *slog.Logger) func() bool {
 	}
 }
 
-// Ticks are the ticks that `once --due` must run, as one pass.
-type Ticks struct {
-	Pass   backlog.Pass    // its Tier is empty if there are no ticks
-	Tiers  map[string]bool // the tiers that have ticked, by name
-	Missed int             // how many ticks there are in excess of one per tier
-	More   bool            // Missed is a lower bound
-	Since  time.Time       // the ticks are later than this
+// A DuePass is the pass that `once --due` runs for the ticks since the last one.
+type DuePass struct {
+	Pass       backlog.Pass
+	Tiers      map[string]bool // the tiers whose ticks it runs, by name
+	Since      time.Time       // the ticks are later than this
+	Missed     int             // how many ticks there are in excess of one per tier
+	MissedMore bool            // Missed is a lower bound
 }
 
-// Ticks returns the ticks since the last wake in the state saved, or the ticks of the last minute if there was no wake.
-// It includes unfinished ones, unless a daemon leads here: their pass may be under way. realNow is the time by
-// the clock, from which --now may differ.
-func (f *File) Ticks(saved State, s *tiers.Schedule, now, realNow time.Time) (d Ticks) {
-	d.Since = cmp.Or(saved.LastWake, now.Add(-time.Minute))
-	owed := make(map[string]bool)
-	if !f.HasLeader(saved, realNow) {
+// DuePass returns the pass of the widest tier that is due, which runs the ticks of all. due is false if no tier is.
+// Ticks count from the last wake in the state saved, or without one for a minute, and up to upTo, which --now may
+// set. A tier with an unfinished pass is due as well, unless a daemon leads here, at the time now of the clock: then
+// that pass may be under way.
+func (f *File) DuePass(saved State, s *tiers.Schedule, upTo, now time.Time) (d DuePass, due bool) {
+	unfinished := make(map[string]bool)
+	if !f.HasLeader(saved, now) {
 		for _, name := range saved.Unfinished {
-			owed[name] = true
+			unfinished[name] = true
 		}
 	}
-	due := s.DueOrOwed(d.Since, now, owed)
-	pick := tiers.Coalesce(due, func(tiers.Tier) bool { return true })
-	if pick.Start == nil {
-		return d
+	since := cmp.Or(saved.LastWake, upTo.Add(-time.Minute))
+	ticked := s.DueOrOwed(since, upTo, unfinished)
+	if len(ticked) == 0 {
+		return DuePass{}, false
 	}
-	d.Pass = backlog.TierPass(s, pick.Start.Tier)
-	d.Pass.Now = now
+	names := make(map[string]bool)
+	for _, x := range ticked {
+		names[x.Tier.Name] = true
+	}
+	isIdle := func(tiers.Tier) bool { return true } // this process runs no other pass
+	pick := tiers.Coalesce(ticked, isIdle)
+	d = DuePass{Pass: backlog.TierPass(s, pick.Start.Tier), Tiers: names, Since: since}
+	d.Pass.Now = upTo
 	d.Pass.Tick = pick.Start.Last
-	d.Tiers = make(map[string]bool)
-	d.Missed, d.More = pick.Missed()
-	for _, x := range due {
-		d.Tiers[x.Tier.Name] = true
-	}
-	return d
+	d.Missed, d.MissedMore = pick.Missed()
+	return d, true
 }
 
 // RunPass runs a pass from the resume point of its tier, and saves the next resume point. taken are the tiers whose

@@ -175,12 +175,15 @@ type Tick struct {
 	Covers []string `json:"covers"`
 }
 
+// anyTier reports that a tier may start. It is for schedules as such, without passes that are under way.
+func anyTier(tiers.Tier) bool { return true }
+
 // Ticks returns at most count ticks after from, and none after until, unless that is zero.
 func Ticks(s *tiers.Schedule, from, until time.Time, count int) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
 		at := s.Next(from)
 		for n := 0; !at.IsZero() && (until.IsZero() || !at.After(until)) && n < count; n++ {
-			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), func(tiers.Tier) bool { return true })
+			pick := tiers.Coalesce(s.Due(at.Add(-time.Nanosecond), at), anyTier)
 			covers := []string{}
 			for _, d := range pick.Covered {
 				covers = append(covers, d.Tier.Name)
