@@ -140,23 +140,26 @@ func (p *parser) zoned(rest string) (value string, zone *time.Location, err erro
 // exclude reads the times of EXDATE.
 func (p *parser) exclude(value string, zone *time.Location) error {
 	for _, v := range strings.Split(value, ",") {
-		wall, zone, err := parseWallTime(v, zone)
+		wall, ownZone, err := parseWallTime(v, zone)
 		switch {
 		case err != nil:
 			return err
-		case len(v) == len(dateOnly):
+		case isDateOnly(v):
 			return fmt.Errorf("%s is a day; write the time as well, as in %sT060000", v, v)
 		}
-		p.excluded[instant(wall, zone).Unix()] = true
+		p.excluded[instant(wall, ownZone).Unix()] = true
 	}
 	return nil
 }
 
 const dateOnly = "20060102"
 
-// parseWallTime reads a time as RFC 5545 writes it. It returns the wall time and its zone: the given
-// one, or UTC for a time with a Z.
-func parseWallTime(s string, zone *time.Location) (time.Time, *time.Location, error) {
+// isDateOnly reports whether a value that [parseWallTime] takes is a date without a time.
+func isDateOnly(value string) bool { return len(value) == len(dateOnly) }
+
+// parseWallTime reads a time as RFC 5545 writes it. It returns the wall time and its own zone: the
+// given one, or UTC for a time with a Z.
+func parseWallTime(s string, zone *time.Location) (wall time.Time, ownZone *time.Location, err error) {
 	for _, layout := range []string{dateOnly, "20060102T150405", "20060102T150405Z"} {
 		wall, err := time.Parse(layout, s)
 		if err == nil && len(s) == len(layout) {
@@ -188,7 +191,7 @@ func (p *parser) rrule(text string) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", part, err)
 			}
-			if len(value) == len(dateOnly) {
+			if isDateOnly(value) {
 				wall = wall.Add(day - time.Second)
 			}
 			p.until = instant(wall, zone)
