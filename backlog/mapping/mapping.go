@@ -521,15 +521,17 @@ func DidYouMeanFile(path, hint string) string {
 // Near returns the one of the words that was probably meant, "" if none is similar.
 func Near(got string, words []string) (best string) {
 	got = normalized(got)
-	least := len(got)/3 + 1
-	for _, w := range words {
-		n := levenshtein.ComputeDistance(got, normalized(w))
-		if letters(got) == letters(normalized(w)) { // two letters are swapped
-			n = min(n, 1)
+	maxDistance := len(got) / 3
+	bestDistance := maxDistance + 1
+	for _, word := range words {
+		w := normalized(word)
+		distance := levenshtein.ComputeDistance(got, w)
+		if sortedLetters(got) == sortedLetters(w) { // letters in another order are one typo
+			distance = min(distance, 1)
 		}
-		if n < least {
-			best = w
-			least = n
+		if distance < bestDistance {
+			best = word
+			bestDistance = distance
 		}
 	}
 	return best
@@ -544,8 +546,8 @@ func normalized(s string) string {
 	return strings.ToLower(separators.Replace(s))
 }
 
-// letters returns the sorted letters of a text.
-func letters(s string) string {
+// sortedLetters returns the letters of a text in alphabetical order.
+func sortedLetters(s string) string {
 	b := []byte(s)
 	slices.Sort(b)
 	return string(b)
