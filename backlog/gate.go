@@ -43,7 +43,7 @@ func newGate(concurrency int, perSecond float64) *gate {
 // that the number of records is bounded, and at most the whole room.
 func (g *gate) weigh(r *Record) int64 {
 	whole := recordMemory / 2 / g.minWeight * g.minWeight
-	return min(max(int64(r.bytes()), g.minWeight), whole)
+	return min(max(int64(r.approxBytes()), g.minWeight), whole)
 }
 
 // enter waits until a handler may be called, takes a slot for it, and returns the time

@@ -523,7 +523,7 @@ func (r *reader) startTiming(p readPage) {
 func (p *Page) fit(limit int) int {
 	bytes := 0
 	for i := range p.Records {
-		bytes += p.Records[i].bytes()
+		bytes += p.Records[i].approxBytes()
 	}
 	if bytes == 0 {
 		return limit
@@ -531,9 +531,12 @@ func (p *Page) fit(limit int) int {
 	return max(1, min(limit, recordMemory/4*len(p.Records)/bytes))
 }
 
-// bytes returns about how much memory the record takes.
-func (r *Record) bytes() int {
-	n := 512
+// recordOverhead is about how much memory a record takes apart from its long values, in bytes.
+const recordOverhead = 512
+
+// approxBytes returns about how much memory the record takes.
+func (r *Record) approxBytes() int {
+	n := recordOverhead
 	for _, v := range r.Values {
 		switch v := v.(type) {
 		case string:
