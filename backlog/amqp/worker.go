@@ -44,37 +44,57 @@ func NewWorker(s WorkerSettings, h backlog.Handler, concurrency int) *Worker {
 	return &Worker{Handler: h, name: s.Name, Source: &Source{Settings: settings, decodeRequest: readRequest}}
 }
 
-// readRequest parses the request of a delivery into u.request, and returns the request's record.
+// readRequest sets u.request to the request of a delivery, and returns the request's record. Its errors
+// continue a sentence about the message.
 func readRequest(u *unacked) (r backlog.Record, err error) {
 	if u.Type != requestType {
 		return r, fmt.Errorf("is no request of this version, but of type %q", u.Type)
 	}
-	q := &u.request
-	if err := json.Unmarshal(u.Body, q); err != nil {
+	if err := json.Unmarshal(u.Body, &u.request); err != nil {
 		return r, fmt.Errorf("is no request of this version: %w", err)
 	}
-	var id any
-	if err := decodeNumbers(q.ID, &id); err != nil {
+	q := u.request
+	key, err := decodeKey(q.ID)
+	if err != nil {
 		return r, err
 	}
-	parts, composite := id.([]any)
-	if !composite {
-		parts = []any{id}
-	}
-	for i, part := range parts {
-		if number, ok := part.(json.Number); ok {
-			parts[i] = number.String()
-			if whole, err := number.Int64(); err == nil {
-				parts[i] = whole
-			}
-		}
-	}
-	r = backlog.Record{Key: backlog.NewKey(parts...), Status: q.Status, Tier: q.Tier}
+	r = backlog.Record{Key: key, Status: q.Status, Tier: q.Tier}
 	if q.Inserted != nil {
 		r.Inserted = *q.Inserted
 	}
 	r.Names, r.Values, err = columnsOf(q.Record)
 	return r, err
+}
+
+// decodeKey returns the key of a record from the id of a request: a JSON value, or an array of the parts
+// of a composite key.
+func decodeKey(id json.RawMessage) (backlog.Key, error) {
+	var v any
+	if err := decodeNumbers(id, &v); err != nil {
+		return backlog.Key{}, err
+	}
+	values, isComposite := v.([]any)
+	if !isComposite {
+		values = []any{v}
+	}
+	parts := make([]any, len(values))
+	for i, value := range values {
+		parts[i] = keyPart(value)
+	}
+	return backlog.NewKey(parts...), nil
+}
+
+// keyPart returns a decoded JSON value as a part of a key: a whole number as int64, any other number as
+// the text that it is written as, and everything else as it is.
+func keyPart(v any) any {
+	number, ok := v.(json.Number)
+	if !ok {
+		return v
+	}
+	if whole, err := number.Int64(); err == nil {
+		return whole
+	}
+	return number.String()
 }
 
 // columnsOf returns the columns of a record, a valid JSON object, in their order.
