@@ -87,9 +87,12 @@ type lane struct {
 	exhausted bool       // it has no more records
 	closed    bool       // nothing more of it is to be dispatched
 	keptPlace bool       // a record that was dispatched has kept its place
-	top       key.Cursor // the place before the first record of the first section
-	last      Place      // the furthest one that was dispatched
+	top       key.Cursor // the place before the first record of the first section; zero: that has no records
+	furthest  Place      // of the records that were dispatched; zero: none was
 }
+
+// hasDispatched reports whether a record of the lane was dispatched.
+func (l *lane) hasDispatched() bool { return l.furthest.Seq > 0 }
 
 // complete reports whether every record of the lane was passed, and none returned.
 func (l *lane) complete() bool { return l.exhausted && l.returned == 0 }
@@ -158,8 +161,8 @@ func (p *Plan) Enter(l Lane, section int, at key.Cursor) {
 // not take it. Records may be dispatched in another order than they were claimed.
 func (p *Plan) Dispatched(at Place) {
 	l := &p.lanes[at.Lane]
-	if at.Seq > l.last.Seq {
-		l.last = at
+	if at.Seq > l.furthest.Seq {
+		l.furthest = at
 	}
 }
 

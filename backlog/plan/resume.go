@@ -28,14 +28,14 @@ func (p *Plan) Resume() Resume {
 	if p.Complete() {
 		return next
 	}
-	next.TurnFailed = p.MaxRecords == 1 && fresh.last.Seq > 0
+	next.TurnFailed = p.MaxRecords == 1 && fresh.hasDispatched()
 	if !failed.complete() && p.keepsPlace(Failed) {
-		next.FailedLast = lastOf(failed, p.From.FailedLast)
+		next.FailedLast = failed.reached(p.From.FailedLast)
 	}
 	switch {
 	case fresh.complete() || !p.keepsPlace(Fresh):
 	case p.ByWait[Fresh]:
-		next.FreshLast = lastOf(fresh, p.From.FreshLast)
+		next.FreshLast = fresh.reached(p.From.FreshLast)
 	default:
 		next.FreshTop, next.FreshLast = p.freshPlaces()
 	}
@@ -47,30 +47,34 @@ func (p *Plan) Resume() Resume {
 // place: all others have moved to the end of the lane or left it.
 func (p *Plan) keepsPlace(l Lane) bool { return !p.ByWait[l] || p.lanes[l].keptPlace }
 
-// lastOf returns the place of the furthest record that was dispatched or, if none was, where
+// reached returns the place of the furthest record that was dispatched or, if none was, where
 // the last pass stopped.
-func lastOf(l *lane, lastPass key.Cursor) key.Cursor {
-	if l.last.Seq == 0 {
-		return lastPass
+func (l *lane) reached(lastPass key.Cursor) key.Cursor {
+	if l.hasDispatched() {
+		return l.furthest.At
 	}
-	return l.last.At
+	return lastPass
 }
 
-// freshPlaces returns FreshTop and FreshLast if the lane is ordered by age. A pass that comes
-// only through the new records keeps the FreshLast of the pass before it. So a burst of new
-// records does not send the next pass back to the beginning of the old ones.
+// freshPlaces returns FreshTop and FreshLast if the lane is ordered by age. The first section
+// then has the records that are newer than those of the last pass, see [Resume.Sections].
 func (p *Plan) freshPlaces() (top, last key.Cursor) {
 	fresh := &p.lanes[Fresh]
-	top = p.From.FreshTop
-	last = lastOf(fresh, p.From.FreshLast)
-	if fresh.last.Seq > 0 && !fresh.top.IsZero() {
-		top = fresh.top
+	if !fresh.hasDispatched() {
+		return p.From.FreshTop, p.From.FreshLast
 	}
-	onlyNew := fresh.last.Section == 0 && fresh.section > 0
-	if onlyNew && !p.From.FreshLast.IsZero() {
-		last = p.From.FreshLast
+	top = fresh.top
+	if top.IsZero() { // nothing is newer
+		top = p.From.FreshTop
 	}
-	return top, last
+	reachedOnlyNew := fresh.furthest.Section == 0
+	hasReadAllNew := fresh.section > 0
+	if reachedOnlyNew && hasReadAllNew {
+		// The old records stay where the last pass stopped. Otherwise each burst of new ones
+		// would send the next pass back to the first of the old ones.
+		return top, p.From.FreshLast
+	}
+	return top, fresh.furthest.At
 }
 
 // A Section is a part of a lane: the records between two places.
