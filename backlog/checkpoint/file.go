@@ -77,16 +77,25 @@ func (f *File) Load() (backlog.Checkpoint, error) {
 }
 
 // State returns the state. It reads the file each time, because another process may have
-// written it. Later changes do not affect the returned value.
+// written it. With an error, the state is the one in memory. Later changes do not affect the
+// returned value.
 func (f *File) State() (State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s, err := f.load()
-	s.Resume = maps.Clone(s.Resume)
-	s.Unfinished = slices.Clone(s.Unfinished)
-	return s, err
+	state, err := f.load()
+	return state.clone(), err
 }
 
+// clone returns a copy that does not change when [File.Change] changes the state in memory,
+// which it does in place.
+func (s State) clone() State {
+	s.Resume = maps.Clone(s.Resume)
+	s.Unfinished = slices.Clone(s.Unfinished)
+	return s
+}
+
+// load returns the state that is in force, without a copy of what is in memory. f.mu must be
+// held.
 func (f *File) load() (State, error) {
 	if f.Path == "" {
 		return f.memory, nil
@@ -390,7 +399,8 @@ func (l localLocker) TryLock(ctx context.Context, name string) (backlog.Lock, er
 	if name != backlog.RunLock {
 		return lock, err
 	}
-	if errors.Is(err, backlog.ErrLocked) && !errors.As(err, new(*backlog.Rival)) && isLocked(l.path) {
+	_, isRival := errors.AsType[*backlog.Rival](err)
+	if errors.Is(err, backlog.ErrLocked) && !isRival && isLocked(l.path) {
 		return nil, backlog.ErrLockedHere
 	}
 	if err != nil {
