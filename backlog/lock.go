@@ -88,20 +88,26 @@ func (c *Claim) AwaitSafe(ctx context.Context, lock Lock) error {
 	return nil
 }
 
-// LockWithin takes the lock and calls AwaitSafe. It waits for another process as long as wait
-// says, for one of another configuration only if replace is set.
-func (c *Claim) LockWithin(ctx context.Context, name string, wait time.Duration, replace bool) (Lock, error) {
+// LockWithin takes the lock and calls AwaitSafe. While another process has the lock, it waits
+// at most so long. It waits for a [Rival], whose configuration is another one, only if
+// waitForRival is set.
+func (c *Claim) LockWithin(ctx context.Context, name string, wait time.Duration, waitForRival bool) (Lock, error) {
 	lock, err := c.TryLock(ctx, name)
-	waits := errors.Is(err, ErrLocked) && (replace || !errors.As(err, new(*Rival)))
-	if waits && wait > 0 {
-		wctx, cancel := context.WithTimeout(ctx, wait)
+	_, isRival := errors.AsType[*Rival](err)
+	mayWait := !isRival || waitForRival
+	if errors.Is(err, ErrLocked) && mayWait && wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		lock, err = WaitLock(wctx, c, name, nil)
+		lock, err = WaitLock(waiting, c, name, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return lock, c.AwaitSafe(ctx, lock)
+	err = c.AwaitSafe(ctx, lock)
+	if err != nil {
+		return nil, err // AwaitSafe has given the lock back
+	}
+	return lock, nil
 }
 
 var errLockLost = errors.New("the lock is lost")
