@@ -431,14 +431,15 @@ func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
 	read := g.Record.Memory
 	next := g.Memory
 	now := &e.Memory
-	emptied := now.Deadline.IsZero() && !read.Deadline.IsZero() // by a save, which ends the attempt
-	otherStart := !now.Next.Equal(read.Next) || now.AttemptNo != read.AttemptNo
-	if now.UID != read.UID || emptied || read.UID == "" && otherStart {
+	wasStopped := now.Deadline.IsZero() && !read.Deadline.IsZero() // a save emptied the deadline
+	hasOtherUID := now.UID != read.UID
+	hasOtherStart := !now.Next.Equal(read.Next) || now.AttemptNo != read.AttemptNo
+	if wasStopped || hasOtherUID || read.UID == "" && hasOtherStart {
 		return false
 	}
-	ends := next.Deadline.IsZero()
-	saved := !now.Next.IsZero() && now.Next.Before(now.Deadline)
-	if ends && saved {
+	endsAttempt := next.Deadline.IsZero()
+	wasSaved := !now.Next.IsZero() && now.Next.Before(now.Deadline) // no start writes such a Next
+	if endsAttempt && wasSaved {
 		now.UID = ""
 		now.Deadline = time.Time{}
 		if g.Target == backlog.RowSuccess {
@@ -448,7 +449,7 @@ func (s *Store) endAttempt(e *entry, g *backlog.Settlement) bool {
 		overwriteReason := g.Target == backlog.RowSuccess || g.Target == backlog.RowDead
 		applyChanges(now, read, next, overwriteReason)
 	}
-	s.setStatus(e, g)
+	s.recordOutcome(e, g)
 	return true
 }
 
@@ -480,26 +481,33 @@ func applyTimeChange(row *time.Time, read, next time.Time) {
 	}
 }
 
-// setStatus gives the row the status for the end of an attempt, and counts the attempt.
-func (s *Store) setStatus(e *entry, g *backlog.Settlement) {
-	if g.Target == backlog.RowNew || g.Target == backlog.RowOther {
+// recordOutcome writes the end of an attempt to what people see of the row: it counts the
+// attempt, and sets the status and the last error. Memory already has what the policy plans.
+func (s *Store) recordOutcome(e *entry, g *backlog.Settlement) {
+	endsAttempt := g.Target != backlog.RowNew && g.Target != backlog.RowOther
+	if !endsAttempt {
 		return
 	}
 	e.Attempts++
-	goesOn := !e.Memory.Next.IsZero() // it is started again
-	switch {
-	case g.Target == backlog.RowSuccess && goesOn:
-		e.Status = s.o.New[0]
-	case g.Target == backlog.RowSuccess:
-		e.Status = s.o.Success
-	case g.Target == backlog.RowDead && !goesOn:
-		e.Status = cmp.Or(s.o.Dead, s.o.Error)
-	default:
-		e.Status = s.o.Error
-	}
+	startsAgain := !e.Memory.Next.IsZero()
+	e.Status = s.statusAfter(g.Target, startsAgain)
 	if g.Target != backlog.RowSuccess {
 		e.LastError = g.Error
 	}
+}
+
+// statusAfter returns the status of a row whose attempt has ended with the target. While another
+// start is planned, a success makes the row new again, and no row is dead.
+func (s *Store) statusAfter(target backlog.RowState, startsAgain bool) string {
+	switch {
+	case target == backlog.RowSuccess && startsAgain:
+		return s.o.New[0]
+	case target == backlog.RowSuccess:
+		return s.o.Success
+	case target == backlog.RowDead && !startsAgain:
+		return cmp.Or(s.o.Dead, s.o.Error)
+	}
+	return s.o.Error
 }
 
 // Overdue implements [backlog.Beginner]. It reads every row.

@@ -287,8 +287,8 @@ func (t attemptWriter) tryOnRow(ctx context.Context, tx *sql.Tx, steps []backlog
 // settlement's memory to a row, and what the row remembers afterwards. The row remembers now,
 // which differs from from if the row was saved in between.
 //
-// The end of an attempt also writes a status: success if no start is planned, dead if the row is
-// disabled. The targets RowNew and RowOther are not the end of an attempt.
+// The end of an attempt also writes a status, see [stateAfter]. The targets RowNew and RowOther
+// are not the end of an attempt.
 func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w batchUpdate, after backlog.Memory) {
 	old := *from
 	if now.Disabled {
@@ -301,24 +301,34 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 	for i, v := range values {
 		w.set = append(w.set, setClause{column: columns[i], valueOf: func(*backlog.Settlement) any { return v }})
 	}
-	status := s.Target
-	goesOn := !after.Next.IsZero()
-	if goesOn && status == backlog.RowSuccess {
-		status = backlog.RowNew
-	} else if goesOn && status == backlog.RowDead {
-		status = backlog.RowError
-	}
-	if s.Target != backlog.RowNew && s.Target != backlog.RowOther {
-		w.set = append(w.set, t.updates[status].status...)
+	endsAttempt := s.Target != backlog.RowNew && s.Target != backlog.RowOther
+	if endsAttempt {
+		startsAgain := !after.Next.IsZero()
+		w.set = append(w.set, t.updates[stateAfter(s.Target, startsAgain)].status...)
 	}
 	if len(w.set) == 0 {
 		return w, after
 	}
-	others := t.updates[s.Target%backlog.RowOther].others // RowOther has the clauses of RowNew: no attempt is counted
-	w.set, w.args = t.bound(onceEach(append(w.set, others...)), w.batch)
+	counted := s.Target
+	if !endsAttempt {
+		counted = backlog.RowNew // its clauses count no attempt, and RowOther has none of its own
+	}
+	w.set, w.args = t.bound(onceEach(append(w.set, t.updates[counted].others...)), w.batch)
 	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)
 	return w, after
+}
+
+// stateAfter returns the state whose status a row gets when its attempt has ended with the
+// target. While another start is planned, a success makes the row new again, and no row is dead.
+func stateAfter(target backlog.RowState, startsAgain bool) backlog.RowState {
+	switch {
+	case target == backlog.RowSuccess && startsAgain:
+		return backlog.RowNew
+	case target == backlog.RowDead && startsAgain:
+		return backlog.RowError
+	}
+	return target
 }
 
 // targets implements [writer].
