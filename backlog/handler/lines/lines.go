@@ -252,26 +252,43 @@ func (h *Handler) distribute() {
 	}
 }
 
-// pickWorker returns the worker with the fewest records in flight, nil if none has room. It
-// starts a new worker if every other has records and one more may run. h.mu must be held.
+// pickWorker returns the worker with the fewest records in flight. It starts a new worker if
+// every other has records and one more may be started. It returns nil if none has room and none
+// may be started. h.mu must be held.
 func (h *Handler) pickWorker() *worker {
-	var best *worker
-	fewest := cmp.Or(max(0, h.Window), defaultWindow)
+	var best *worker // of those that have room
 	for _, w := range h.workers {
-		if n := len(w.inFlight); n < fewest && w.ctx.Err() == nil {
+		isEnding := w.ctx.Err() != nil
+		isFull := len(w.inFlight) >= h.window()
+		if isEnding || isFull {
+			continue
+		}
+		if best == nil || len(w.inFlight) < len(best.inFlight) {
 			best = w
-			fewest = n
 		}
 	}
+	isIdle := best != nil && len(best.inFlight) == 0
 	mayStart := !h.backingOff && len(h.workers) < max(1, h.Workers)
-	idle := best != nil && fewest == 0
-	if !mayStart || idle {
+	if isIdle || !mayStart {
 		return best
 	}
+	return h.startWorker()
+}
+
+// startWorker starts a worker. h.mu must be held.
+func (h *Handler) startWorker() *worker {
 	w := newWorker(h)
 	h.workers = append(h.workers, w)
 	h.running.Go(w.run)
 	return w
+}
+
+// window returns how many records may be in flight at each worker.
+func (h *Handler) window() int {
+	if h.Window <= 0 {
+		return defaultWindow
+	}
+	return h.Window
 }
 
 func (h *Handler) grace() time.Duration { return cmp.Or(h.Grace, proc.DefaultGrace) }
