@@ -268,10 +268,11 @@ func bucketName(curves []Result) string {
 }
 
 // axisTicks returns the multiples of a step from 0 to the greatest value. The step is the first
-// of the steps, or else the first round number, that makes at most about so many ticks.
-func axisTicks(greatest, most int, steps []int) []int {
-	step := roundStep(greatest, most)
-	if i := slices.IndexFunc(steps, func(s int) bool { return greatest/s <= most }); i >= 0 {
+// of the steps, or else the first round number, that divides the axis into at most maxSteps.
+func axisTicks(greatest, maxSteps int, steps []int) []int {
+	step := roundStep(greatest, maxSteps)
+	isWideEnough := func(s int) bool { return greatest/s <= maxSteps }
+	if i := slices.IndexFunc(steps, isWideEnough); i >= 0 {
 		step = steps[i]
 	}
 	var list []int
@@ -281,13 +282,14 @@ func axisTicks(greatest, most int, steps []int) []int {
 	return list
 }
 
-// roundStep returns the first of 1, 2, 5, 10, 20, 50 and so on by which greatest has at most so
-// many steps.
-func roundStep(greatest, most int) int {
+// roundStep returns the first of 1, 2, 5, 10, 20, 50 and so on that fits into greatest at most
+// maxSteps times. maxSteps is not negative.
+func roundStep(greatest, maxSteps int) int {
 	for power := 1; ; power *= 10 {
 		for _, digit := range []int{1, 2, 5} {
-			if greatest/(digit*power) <= most {
-				return digit * power
+			step := digit * power
+			if greatest/step <= maxSteps {
+				return step
 			}
 		}
 	}
