@@ -121,12 +121,12 @@ func (v *visit) probe(ok bool, facts map[string]any) error {
 	return v.json(status, facts)
 }
 
-// metrics answers a scrape.
+// metrics answers a scrape. [Site.Answers] counts it as 200, whatever status the handler sends.
 func (v *visit) metrics() error {
 	if v.Metrics == nil {
 		return &Problem{http.StatusNotFound, "Metrics are not served here."}
 	}
-	v.sent = http.StatusOK
+	v.sentStatus = http.StatusOK
 	v.Metrics.ServeHTTP(v.w, v.r)
 	return nil
 }

@@ -109,8 +109,9 @@ type visit struct {
 	session string // the value of its cookie; "": the right comes from a bearer token
 	at      time.Time
 	code    int // the status that the answer shall have; 0: 200
-	sent    int // the status that was sent; 0: the answer has not begun
 	Now     Now // set if the visitor has a right
+
+	sentStatus int // the status that was sent; 0: the answer has not begun
 }
 
 // A route is what a path and a method lead to.
@@ -189,7 +190,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.log.Error("a page panicked", "path", v.path, "panic", fmt.Sprint(p))
 			v.fail(&Problem{http.StatusServiceUnavailable, "This page failed; the log says why."})
 		}
-		s.answers[v.sent/100].Add(1)
+		s.answers[v.sentStatus/100].Add(1)
 	}()
 	v.headers()
 	v.path = v.set.below(v.path)
@@ -295,7 +296,7 @@ func (v *visit) fail(err error) {
 		}
 	}
 	switch {
-	case v.sent != 0: // the answer has begun
+	case v.sentStatus != 0: // the answer has begun
 	case v.api():
 		v.json(p.Status, map[string]string{"error": p.Text})
 	case p.Status == http.StatusUnauthorized && v.r.Method == http.MethodGet && strings.Contains(v.r.Header.Get("Accept"), "text/html"):
@@ -309,7 +310,7 @@ func (v *visit) fail(err error) {
 // write sends a whole answer.
 func (v *visit) write(status int, kind string, body []byte) {
 	v.w.Header().Set("Content-Type", kind)
-	v.sent = status
+	v.sentStatus = status
 	v.w.WriteHeader(status)
 	if v.r.Method != http.MethodHead {
 		v.w.Write(body) // an error means that the visitor has gone
@@ -319,6 +320,6 @@ func (v *visit) write(status int, kind string, body []byte) {
 // redirect sends the browser to a path below the prefix.
 func (v *visit) redirect(path string) {
 	v.w.Header().Set("Location", v.set.prefix+path)
-	v.sent = http.StatusSeeOther
-	v.w.WriteHeader(v.sent)
+	v.sentStatus = http.StatusSeeOther
+	v.w.WriteHeader(v.sentStatus)
 }
