@@ -57,17 +57,17 @@ func invalid(field, format string, args ...any) error {
 
 // Filter returns the table's filter for the selection without its IDs. The error is an [*Invalid] with a Field.
 func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filter, error) {
+	if err := v.checkSelection(s, p); err != nil {
+		return table.Filter{}, err
+	}
 	f := table.Filter{
 		Status: s.Status,
 		State:  s.State,
 		Limit:  s.Limit,
 		Ages:   v.Schedule.MaxAges(),
-		Band:   slices.Index(v.bands(), s.Tier) + 1,
+		Band:   v.bandNumber(s.Tier),
 	}
-	if err := v.checkSelection(s, p); err != nil {
-		return f, err
-	}
-	if v.Refreshes() && s.Status == "disabled" { // a state, whatever the status column has
+	if v.Refreshes() && s.Status == disabledStatus {
 		f.Status = ""
 		f.State = "dead"
 	}
@@ -82,6 +82,16 @@ func (v *View) Filter(s Selection, p inspect.Purpose, now time.Time) (table.Filt
 
 // bands returns the names of the bands of ages: each tier's, and the one beyond all tiers.
 func (v *View) bands() []string { return append(v.Schedule.Names(), inspect.Beyond) }
+
+// bandNumber returns the number that a [table.Filter] has for the band of a tier, or for any
+// band if tier is "".
+func (v *View) bandNumber(tier string) int {
+	const anyBand = 0
+	if tier == "" {
+		return anyBand
+	}
+	return slices.Index(v.bands(), tier) + 1
+}
 
 // checkSelection returns what is wrong with the selection, but for its IDs.
 func (v *View) checkSelection(s Selection, p inspect.Purpose) error {
@@ -162,6 +172,10 @@ func (v *View) whyNot(ctx context.Context, key backlog.Key, p inspect.Purpose, n
 	return "", nil
 }
 
+// disabledStatus selects the disabled records under the policy refresh, whatever words the status
+// column has: the table knows these records by their state, dead.
+const disabledStatus = "disabled"
+
 // RequeuedStatuses returns the statuses of dead and failed records, as [table.Filter] has them: values of the
 // status column or, in a table without one, the words dead and error.
 func (v *View) RequeuedStatuses() (list []string) {
@@ -186,7 +200,7 @@ func (v *View) RequeuedStatuses() (list []string) {
 		add(m.Error, "error")
 	}
 	if v.Refreshes() {
-		list = append(list, "disabled")
+		list = append(list, disabledStatus)
 	}
 	return list
 }
