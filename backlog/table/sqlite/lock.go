@@ -24,7 +24,7 @@ import (
 // lock when the process ends for any reason; the file stays.
 func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlog.Lock, error) {
 	if s.path == inMemory {
-		m := memoryLock{s.existing, strings.ToLower(c.Name), l.String()}
+		m := memoryLock{s.foreignPool, strings.ToLower(c.Name), l.String()}
 		if _, taken := memoryLocks.LoadOrStore(m, true); taken {
 			return nil, backlog.ErrLockedHere
 		}

@@ -24,11 +24,14 @@ var Dialect db.Server = &server{}
 
 // A server is an SQLite database, which is a file or in memory.
 type server struct {
-	path     string
-	busy     time.Duration // how long to wait for a lock of another program
-	readOnly bool          // nothing may be changed, so no lock file is created
-	existing *sql.DB       // a pool of the calling program, whose transactions may begin differently; nil: none
+	path        string
+	busyTimeout time.Duration // how long a statement waits for a lock of another program; see also pollTimeout
+	readOnly    bool          // nothing may be changed, so no lock file is created
+	foreignPool *sql.DB       // the pool of the calling program that is used; nil: this package opens the pools
 }
+
+// pollTimeout is how long a connection waits for a lock where package db asks again.
+func (s *server) pollTimeout() time.Duration { return min(s.busyTimeout, db.LockPollInterval) }
 
 // inMemory is the path of a database in memory.
 const inMemory = ":memory:"
@@ -44,7 +47,7 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	if err != nil {
 		return nil, err
 	}
-	s := &server{path: path, busy: o.Patience, readOnly: o.ReadOnly}
+	s := &server{path: path, busyTimeout: o.Patience, readOnly: o.ReadOnly}
 	mode := "rw"
 	switch {
 	case o.Create:
@@ -56,13 +59,13 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, err
 	}
 	out := &db.DB{Server: s}
-	quick := params(synchronous, min(s.busy, db.LockPollInterval))
+	quick := params(synchronous, s.pollTimeout())
 	out.Read, err = s.open(mode, quick+readParams, max(1, o.Pool-1))
 	if err == nil {
 		out.Planner, err = s.open(mode, quick, 1)
 	}
 	if err == nil && !o.ReadOnly {
-		out.Write, err = s.open(mode, params(synchronous, s.busy), 1)
+		out.Write, err = s.open(mode, params(synchronous, s.busyTimeout), 1)
 	}
 	if err != nil {
 		return nil, err
@@ -81,8 +84,8 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 }
 
 // params returns the driver's parameters for a connection.
-func params(synchronous string, busy time.Duration) string {
-	return fmt.Sprintf(driverParams, busy.Milliseconds(), synchronous)
+func params(synchronous string, busyTimeout time.Duration) string {
+	return fmt.Sprintf(driverParams, busyTimeout.Milliseconds(), synchronous)
 }
 
 // open returns a pool of at most n connections.
@@ -99,7 +102,7 @@ func (s *server) open(mode, settings string, n int) (*sql.DB, error) {
 // adopt uses a pool of the calling program. Its driver must be the one of this build, because errors
 // are classified by that driver's codes.
 func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
-	s := &server{busy: o.Patience, existing: o.Existing}
+	s := &server{busyTimeout: o.Patience, foreignPool: o.Existing}
 	if err := o.Existing.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&s.path); err != nil {
 		return nil, err
 	}
@@ -159,21 +162,31 @@ func parse(rawURL string) (path, synchronous string, err error) {
 // again. The statements of the transaction may wait longer: before it commits, SQLite admits no new
 // readers and waits for the present ones.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	shortTimeout := min(s.busy, db.LockPollInterval)
-	if err := setBusyTimeout(ctx, conn, shortTimeout); err != nil {
+	if err := setBusyTimeout(ctx, conn, s.pollTimeout()); err != nil {
 		return nil, err
 	}
-	tx, err := conn.BeginTx(ctx, nil)
-	if err == nil && s.existing != nil { // the pool may begin transactions in another mode
-		if _, err = tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE"); err != nil {
-			tx.Rollback() // fails if there is no transaction any more, which does no harm
-		}
-	}
+	tx, err := s.beginImmediate(ctx, conn)
 	if err != nil {
-		return nil, errors.Join(err, setBusyTimeout(ctx, conn, s.busy))
+		return nil, errors.Join(err, setBusyTimeout(ctx, conn, s.busyTimeout))
 	}
-	if err := setBusyTimeout(ctx, tx, s.busy); err != nil {
+	if err := setBusyTimeout(ctx, tx, s.busyTimeout); err != nil {
 		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// beginImmediate begins a transaction that has the write lock from its beginning. The pools of this
+// package begin every transaction so, see driverParams. A foreign pool may begin one without the lock,
+// so that beginImmediate commits that one, which has done nothing, and begins another in its place.
+func (s *server) beginImmediate(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil || s.foreignPool == nil {
+		return tx, err
+	}
+	_, err = tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE")
+	if err != nil {
+		tx.Rollback() // fails if there is no transaction any more, which does no harm
 		return nil, err
 	}
 	return tx, nil
