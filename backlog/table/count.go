@@ -36,9 +36,8 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 			}
 		}
 		if exhausted != "" {
-			state.cond = exhausted
 			n := 0
-			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.inState(state)}.sql()
+			text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: t.recordsWith(exhausted)}.sql()
 			if err := t.db.QueryOne(ctx, text, args, &n); err != nil {
 				return c, err
 			}
@@ -85,7 +84,7 @@ func (t *layout) bandExpr(now time.Time, edges []time.Duration) (expr string, ar
 		add(0, t.missingDate("newest"))
 		add(len(edges)-1, t.missingDate("oldest"))
 	}
-	if form := t.inserted.known(); form != nil {
+	if form := t.inserted.knownForm(); form != nil {
 		latest := now.Add(maxAhead)
 		if t.mayBeFuture() {
 			latest = timeform.End.Add(-1)
@@ -126,12 +125,12 @@ func (t *layout) addOwnTimes(now time.Time, add func(band int, cond string, args
 			add(bandUnreadable, t.text.ZeroDate(c.column))
 		}
 	}
-	if c := t.expires; c != nil && c.known() != nil {
+	if c := t.expires; c != nil && c.knownForm() != nil {
 		cond, args := t.pastTimes(c, now)
 		add(bandExpired, cond, args...)
 	}
-	if c := t.eligible; c != nil && c.known() != nil {
-		cond, args := t.fromCut(c, c.known().Split(now.Add(1)))
+	if c := t.eligible; c != nil && c.knownForm() != nil {
+		cond, args := t.fromCut(c, c.knownForm().Split(now.Add(1)))
 		add(bandWaiting, cond, args...)
 	}
 }
@@ -147,7 +146,7 @@ func (t *Table) countState(
 	}
 	text, args := selectQuery{
 		columns: []string{number, "count(*)", "min(" + date + ")"}, columnArgs: numberArgs,
-		from: t.name, where: t.inState(state), grouped: true,
+		from: t.name, where: t.recordsWith(state.cond), grouped: true,
 	}.sql()
 	inNoBand := map[int]*int{bandUnreadable: &c.Unreadable, bandExpired: &c.Expired, bandWaiting: &c.Waiting}
 	groups, err := db.QueryValues(ctx, t.db, text, args, 3)
@@ -160,7 +159,7 @@ func (t *Table) countState(
 		}
 		var oldest time.Time
 		if g[2] != nil {
-			oldest, _ = t.inserted.known().Parse(t.database.Value(t.inserted.column, g[2]))
+			oldest, _ = t.inserted.knownForm().Parse(t.database.Value(t.inserted.column, g[2]))
 		}
 		band := &c.Beyond
 		if at < len(edges) {

@@ -191,7 +191,7 @@ func (t *layout) selectionOf(f Filter, p inspect.Purpose, now time.Time) (c sele
 	if p == inspect.Requeued && len(t.requeueSet) == 0 {
 		return c, problem("say what a new record has, such as new: {when: …, set: …}", "statuses.new says no way back to new")
 	}
-	c = selection{states: t.statesOf(&f, p), conditions: t.inState(pendingState{}), Filter: f}
+	c = selection{states: t.statesOf(&f, p), conditions: t.recordsWith(""), Filter: f}
 	if len(c.states) == 0 && p == inspect.Requeued && (f.State == "" || f.State == "dead") {
 		return c, problem("", "no record is dead, or failed and told from new ones, in table %s", t.m.Name)
 	}
@@ -203,7 +203,7 @@ func (t *layout) selectionOf(f Filter, p inspect.Purpose, now time.Time) (c sele
 		c.add(t.status+" = "+t.text.Literal(v), nil)
 	}
 	if !f.Before.IsZero() {
-		if t.inserted.known() == nil {
+		if t.inserted.knownForm() == nil {
 			c.add(never, nil) // no row has a date
 		} else {
 			c.add(t.pastTimes(t.inserted, f.Before))
@@ -347,7 +347,7 @@ func (t *Table) CountSelected(
 func (t *Table) countSelection(ctx context.Context, c selection, before time.Time) (n, old int, err error) {
 	isOld := never
 	var oldArgs []any
-	if t.inserted.known() != nil {
+	if t.inserted.knownForm() != nil {
 		isOld, oldArgs = t.pastTimes(t.inserted, before)
 	}
 	text, args := selectQuery{

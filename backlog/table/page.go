@@ -41,7 +41,7 @@ func (t *Table) Pending(ctx context.Context, q backlog.Query) (backlog.Page, err
 			if err != nil {
 				break
 			}
-			s.acceptsUnknown = col.known() == nil
+			s.acceptsUnknown = col.knownForm() == nil
 			p, err = t.page(ctx, &s)
 		}
 		if err != nil {
@@ -62,15 +62,15 @@ const maxStrays = 1000
 // Strays reads what is outside of that range, at the end that no page reaches.
 func (t *Table) Strays(ctx context.Context, q backlog.Query) (list []backlog.Unreadable, err error) {
 	order := t.lanes[q.Lane].time
-	if order.known() == nil {
+	if order.knownForm() == nil {
 		return nil, nil
 	}
 	q.Limit = maxStrays
 	q.After = backlog.Cursor{}
 	q.Until = backlog.Cursor{}
-	ranges := order.known().RangesBefore(q.Since)
+	ranges := order.knownForm().RangesBefore(q.Since)
 	if t.lanes[q.Lane].byWait {
-		ranges = order.known().RangesAfter(q.Now)
+		ranges = order.knownForm().RangesAfter(q.Now)
 	}
 	scans := t.laneScans(q.Lane)
 	if len(scans) == 0 {
@@ -136,7 +136,7 @@ func (t *layout) segments(q backlog.Query) (list []int) {
 	o := &t.lanes[q.Lane]
 	has := [...]bool{
 		newestSegment: o.newest != "",
-		datedSegment:  o.time.known() != nil,
+		datedSegment:  o.time.knownForm() != nil,
 		oldestSegment: o.oldest != "" && q.Widest,
 	}
 	for seg := range has {
@@ -268,37 +268,51 @@ func orEqual(operator string, includes bool) string {
 }
 
 // pageConditions returns the conditions of the rows that a pageStatement reads in a state and
-// a waitClass.
-func (t *layout) pageConditions(q backlog.Query, p pageStatement, state pendingState, c waitClass) conditions {
+// a waitClass. Strays are read whatever their age and their other times, since nothing is done
+// with them but to report them.
+func (t *layout) pageConditions(q backlog.Query, p pageStatement, state pendingState, class waitClass) conditions {
 	lane := &t.lanes[q.Lane]
-	state.cond = state.pageCond
-	conds := t.inState(state)
-	conds.add(c.cond, nil)
+	conds := t.recordsWith(state.pageCond)
+	conds.add(class.cond, nil)
 	if p.strayRange != nil {
 		conds.add(t.inRanges(lane.time, *p.strayRange))
 		return conds
 	}
-	conds.add(t.segmentCondition(q, p, c))
+	conds.add(t.segmentCondition(q, p, class))
 	t.addCursors(&conds, q, p)
 	if lane.filtersAge {
 		conds.add(t.ageFilter(q))
 	}
-	// While the form of a column is unknown, the scanner decides.
-	if c := t.eligible; c != nil && c.known() != nil {
-		cond, args := t.beforeCut(c, c.known().Until(q.Now))
-		conds.add(t.orUnreadable(c, cond, args))
-	}
-	if c := t.expires; c != nil && c.known() != nil {
-		cond, args := t.fromCut(c, c.known().Since(q.Now))
-		conds.add(t.orUnreadable(c, cond, args))
-	}
+	conds.add(t.eligibleFilter(q.Now))
+	conds.add(t.unexpiredFilter(q.Now))
 	return conds
+}
+
+// eligibleFilter returns the condition of rows that are eligible at the time, and its
+// arguments. It is "" if every row is, or while the form of the column is unknown: the scanner
+// decides then.
+func (t *layout) eligibleFilter(now time.Time) (cond string, args []any) {
+	if t.eligible == nil || t.eligible.knownForm() == nil {
+		return "", nil
+	}
+	cond, args = t.beforeCut(t.eligible, t.eligible.knownForm().Until(now))
+	return t.orUnreadable(t.eligible, cond, args)
+}
+
+// unexpiredFilter returns the condition of rows that have not expired at the time, like
+// eligibleFilter.
+func (t *layout) unexpiredFilter(now time.Time) (cond string, args []any) {
+	if t.expires == nil || t.expires.knownForm() == nil {
+		return "", nil
+	}
+	cond, args = t.fromCut(t.expires, t.expires.knownForm().Since(now))
+	return t.orUnreadable(t.expires, cond, args)
 }
 
 // segmentCondition returns the condition of the statement's segment, and its arguments. In the
 // dated segment that is the age of the pass or, in a lane ordered by waiting, that the wait of
 // the class is over.
-func (t *layout) segmentCondition(q backlog.Query, p pageStatement, c waitClass) (string, []any) {
+func (t *layout) segmentCondition(q backlog.Query, p pageStatement, class waitClass) (string, []any) {
 	lane := &t.lanes[q.Lane]
 	switch {
 	case p.segment == oldestSegment:
@@ -307,8 +321,8 @@ func (t *layout) segmentCondition(q backlog.Query, p pageStatement, c waitClass)
 		return lane.newest, nil
 	case !lane.byWait:
 		return t.fromCut(lane.time, t.writeForm(lane.time).Since(q.Since))
-	case !c.dueNow:
-		return t.beforeCut(lane.time, t.writeForm(lane.time).Until(q.Now.Add(-c.wait)))
+	case !class.dueNow:
+		return t.beforeCut(lane.time, t.writeForm(lane.time).Until(q.Now.Add(-class.wait)))
 	case !isInSegment(q.After, p.segment):
 		return lane.time.quoted + " IS NOT NULL", nil
 	}
@@ -356,10 +370,14 @@ func (t *layout) orUnreadable(c *timeColumn, cond string, args []any) (string, [
 	return or.any(), or.args
 }
 
-// inState returns the conditions of rows in the state. For the zero state it returns the
-// conditions of every record.
-func (t *layout) inState(state pendingState) conditions {
-	return conditions{list: append(lists.NonEmpty(state.cond, t.where.cond), t.keyNotNull()...)}
+// recordsWith returns the conditions of the table's records that meet a further one. Without
+// that, "", they are the conditions of every record.
+func (t *layout) recordsWith(cond string) conditions {
+	conds := allOf(cond, t.where.cond)
+	for _, notNull := range t.keyNotNull() {
+		conds.add(notNull, nil)
+	}
+	return conds
 }
 
 // keyNotNull returns a condition for each column of the key that can be NULL: a record needs a
@@ -407,7 +425,7 @@ func (t *layout) ageFilter(q backlog.Query) (string, []any) {
 	if q.Widest {
 		or.add(t.missingDate("oldest"), nil)
 	}
-	if form := t.inserted.known(); form != nil {
+	if form := t.inserted.knownForm(); form != nil {
 		or.add(t.fromCut(t.inserted, form.Since(q.Since)))
 		or.add(t.inRanges(t.inserted, form.RangesBefore(q.Since)[0]))
 		or.add(t.unreadableTimes(t.inserted))

@@ -179,7 +179,7 @@ func (t *Table) Expire(ctx context.Context, e backlog.Expiry) (total int, err er
 			if err := t.discoverForm(ctx, x.col); err != nil {
 				return total, err
 			}
-			if x.col.known() == nil {
+			if x.col.knownForm() == nil {
 				continue // no row has a time in this column
 			}
 			x.add(t.pastTimes(x.col, x.bound))
@@ -223,7 +223,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 	if len(dying) == 0 && all < maxReported { // no need to wait for a lock
 		return 0, true, nil
 	}
-	hasTexts := x.col != nil && len(x.col.known().Misfits()) > 0
+	hasTexts := x.col != nil && len(x.col.knownForm().Misfits()) > 0
 	canBeUndone := len(t.catalog.Triggers) > 0
 	if len(dying) < all || hasTexts || canBeUndone {
 		return 0, false, nil
@@ -291,13 +291,12 @@ func (t *layout) expiries(now, before time.Time) (list []expiry) {
 		for _, x := range []expiry{{col: t.inserted, bound: before}, {col: t.expires, bound: now}} {
 			if x.col != nil {
 				x.state = i
-				x.conditions = t.inState(state)
+				x.conditions = t.recordsWith(state.cond)
 				list = append(list, x)
 			}
 		}
 		if state.exhaustedCond != "" {
-			state.cond = state.exhaustedCond
-			list = append(list, expiry{state: i, conditions: t.inState(state)})
+			list = append(list, expiry{state: i, conditions: t.recordsWith(state.exhaustedCond)})
 		}
 	}
 	return list

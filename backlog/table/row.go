@@ -219,7 +219,7 @@ func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]ba
 		return list, nil
 	}
 	for i, state := range t.states {
-		conds := t.inState(state)
+		conds := t.recordsWith(state.cond)
 		if t.inserted.spec.Null == "" || t.inserted.spec.Null == "skip" {
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
@@ -343,7 +343,7 @@ func (s *scanner) addRow(row []any, b int) {
 		s.page.Next.Order = row[t.lanes[s.q.Lane].time.at]
 	}
 	for _, tc := range [...]*timeColumn{t.eligible, t.expires} {
-		if s.acceptsUnknown || tc == nil || tc.known() != nil {
+		if s.acceptsUnknown || tc == nil || tc.knownForm() != nil {
 			continue
 		}
 		if _, missing := tc.missing(row[tc.at]); !missing {
@@ -392,7 +392,7 @@ func (t *layout) datesOf(row []any, now time.Time) (d dates, err error) {
 		raw := row[tc.at]
 		var wrong error
 		means, missing := tc.missing(raw)
-		if !missing && tc.known() == nil { // the first time in this column
+		if !missing && tc.knownForm() == nil { // the first time in this column
 			wrong = tc.proveForm([]any{tc.sampled(raw)})
 		}
 		switch {
@@ -540,7 +540,7 @@ func (t *layout) stateLabel(n int) string {
 func (t *Table) EachPending(ctx context.Context, now time.Time, f func(inspect.Row)) error {
 	exprs := t.withDisplay(t.selected.exprs)
 	for _, state := range t.states {
-		for rows, err := range t.groupsByKey(ctx, exprs, backlog.MaxGroup, t.unsearched(t.inState(state))) {
+		for rows, err := range t.groupsByKey(ctx, exprs, backlog.MaxGroup, t.unsearched(t.recordsWith(state.cond))) {
 			if err != nil {
 				return err
 			}

@@ -69,12 +69,12 @@ func (c *timeColumn) setForm(f timeform.Form, fine bool) {
 	c.form.Store(&f)
 }
 
-// known returns the form, or nil while it is unknown, since no row has a time in the column.
-func (c *timeColumn) known() *timeform.Form { return c.form.Load() }
+// knownForm returns the form, or nil while it is unknown, since no row has a time in the column.
+func (c *timeColumn) knownForm() *timeform.Form { return c.form.Load() }
 
 // parse returns the time of a value. The form must be known.
 func (c *timeColumn) parse(raw any) (time.Time, error) {
-	at, err := c.known().Parse(raw)
+	at, err := c.knownForm().Parse(raw)
 	if err != nil {
 		err = fmt.Errorf("column %s: %w", c.name, err)
 	}
@@ -84,7 +84,7 @@ func (c *timeColumn) parse(raw any) (time.Time, error) {
 // timeIn returns the time that the row has in the column. It is zero if the time is missing or the
 // form is unknown. c may be nil.
 func (c *timeColumn) timeIn(row []any) (time.Time, error) {
-	if c == nil || c.known() == nil {
+	if c == nil || c.knownForm() == nil {
 		return time.Time{}, nil
 	}
 	if _, missing := c.missing(row[c.at]); missing {
@@ -105,10 +105,10 @@ func (c *timeColumn) readInsertion(raw any, now time.Time, mayBeFuture bool) (ti
 		return time.Time{}, err
 	}
 	if at.Before(timeform.First) || !at.Before(timeform.End) {
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.UTC().Year())
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.knownForm(), at.UTC().Year())
 	}
 	if ahead := at.Sub(now); ahead > maxAhead && !mayBeFuture {
-		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.known(), timeform.Roughly(ahead), c.zone)
+		return time.Time{}, fmt.Errorf("column %s: %v read as %v is %s ahead of the clock: is it written in another zone than %v?", c.name, raw, c.knownForm(), timeform.Roughly(ahead), c.zone)
 	}
 	return at, nil
 }
@@ -118,7 +118,7 @@ func (c *timeColumn) readInsertion(raw any, now time.Time, mayBeFuture bool) (ti
 func (c *timeColumn) readExpiry(raw any) (time.Time, error) {
 	at, err := c.parse(raw)
 	if err == nil && at.Before(timeform.First) && raw != timeform.Past {
-		err = fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.known(), at.Year())
+		err = fmt.Errorf("column %s: %v read as %v lies in the year %d: is that how it is to be read?", c.name, raw, c.knownForm(), at.Year())
 	}
 	return at, err
 }
@@ -175,7 +175,7 @@ func (t *layout) withoutZeroDates(c *timeColumn, or conditions) (string, []any) 
 // unreadableTimes returns the condition for values that do not have the column's form, as far as
 // patterns and comparisons show it. It is "" if every value has the form, or the form is unknown.
 func (t *layout) unreadableTimes(c *timeColumn) (cond string, args []any) {
-	form := c.known()
+	form := c.knownForm()
 	switch {
 	case form == nil:
 		return "", nil
@@ -223,12 +223,12 @@ func (t *layout) pastTimes(c *timeColumn, bound time.Time) (string, []any) {
 // writeForm returns the form in which a time is written to the column: its own form if it is
 // known, otherwise the form of formSource or of the date of insertion if that fits.
 func (t *layout) writeForm(c *timeColumn) timeform.Form {
-	if f := c.known(); f != nil {
+	if f := c.knownForm(); f != nil {
 		return *f
 	}
 	// The times of a policy must be precise, and must be readable: a number in a column of
 	// texts is not.
-	f := cmp.Or(t.formSource, t.inserted).known()
+	f := cmp.Or(t.formSource, t.inserted).knownForm()
 	isNumberInText := f != nil && f.Numeric() && c.column.Class == db.Textual
 	if f != nil && !(c.policyTime && (f.Coarse() || isNumberInText)) {
 		return *f
@@ -270,16 +270,16 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 		var p *Problem
 		if tc.written && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
-		} else if err != nil && !hasForm && t.isFilter(tc) && tc.known() == nil {
+		} else if err != nil && !hasForm && t.isFilter(tc) && tc.knownForm() == nil {
 			t.Notef("%s: such rows are left alone", errors.Unwrap(err))
 		} else if err != nil {
 			all.List = append(all.List, err)
-			if tc.known() == nil && hasForm && t.db.Write == nil {
+			if tc.knownForm() == nil && hasForm && t.db.Write == nil {
 				tc.setForm(mostCommon, false) // rows with another form stay unreadable
 			}
 			continue
 		}
-		if tc.role != insertionTime || tc.known() == nil {
+		if tc.role != insertionTime || tc.knownForm() == nil {
 			continue
 		}
 		var wrong []error
@@ -329,7 +329,7 @@ func (t *Table) relearnForms(ctx context.Context) error {
 		return err
 	}
 	for i, tc := range t.times {
-		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.formGiven && tc.known() != nil {
+		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.formGiven && tc.knownForm() != nil {
 			tc.setForm(f, false)
 		}
 	}
@@ -363,7 +363,7 @@ func (t *Table) sampleTimes(ctx context.Context, cols []*timeColumn, q selectQue
 // proveForm detects the form from raw values, or compares them with the known form. Three quarters
 // of them must have the form. The other rows are reported when passes read them.
 func (c *timeColumn) proveForm(raws []any) error {
-	if known := c.known(); known != nil {
+	if known := c.knownForm(); known != nil {
 		bad := slices.DeleteFunc(slices.Clone(raws), func(raw any) bool {
 			_, err := known.Parse(raw)
 			return err == nil
@@ -381,7 +381,7 @@ func (c *timeColumn) proveForm(raws []any) error {
 			c.setForm(f, false)
 		}
 	}
-	if f := c.known(); f != nil && f.Coarse() && c.policyTime {
+	if f := c.knownForm(); f != nil && f.Coarse() && c.policyTime {
 		return problem("name another under columns: of the policy, which `backlog init` adds",
 			"policy: column %s holds times as %s, which does not tell one second from the next: waits would be lost", c.name, f)
 	}
@@ -391,7 +391,7 @@ func (c *timeColumn) proveForm(raws []any) error {
 // discoverForm detects an unknown form from pending rows of the lanes, by default of all lanes. col
 // may be nil. It is for a table that was empty when it was opened.
 func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...backlog.Lane) error {
-	if col == nil || col.known() != nil {
+	if col == nil || col.knownForm() != nil {
 		return nil
 	}
 	raws := make([][]any, 1)
@@ -399,7 +399,7 @@ func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...back
 		if len(lanes) > 0 && !slices.Contains(lanes, state.lane) {
 			continue
 		}
-		conds := t.inState(state)
+		conds := t.recordsWith(state.cond)
 		conds.add(col.quoted+" IS NOT NULL", nil)
 		if _, err := t.sampleTimes(ctx, []*timeColumn{col}, selectQuery{where: conds}, raws); err != nil {
 			return err
@@ -415,7 +415,7 @@ func (t *Table) discoverForm(ctx context.Context, col *timeColumn, lanes ...back
 // TimeForms returns a line for each time column that says its form.
 func (t *layout) TimeForms() []string {
 	return lists.Map(t.times, func(tc *timeColumn) string {
-		if f := tc.known(); f != nil {
+		if f := tc.knownForm(); f != nil {
 			return tc.name + ": " + f.String()
 		}
 		return tc.name + ": not known yet: there is no row that shows it"
@@ -441,7 +441,7 @@ func (t *layout) Moment(name string, value any) (at time.Time, ok bool) {
 func (t *layout) formOf(name string) *timeform.Form {
 	for _, own := range t.times {
 		if own.name == name {
-			return own.known()
+			return own.knownForm()
 		}
 	}
 	for _, c := range t.columns {
@@ -458,7 +458,7 @@ func (t *layout) formOf(name string) *timeform.Form {
 func (t *Table) proveZone() error {
 	zone := t.catalog.SessionZone
 	isAssumed := func(c *timeColumn) bool {
-		return c.assumed && !c.written && c.known() != nil && c.known().Zoneless()
+		return c.assumed && !c.written && c.knownForm() != nil && c.knownForm().Zoneless()
 	}
 	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
@@ -498,10 +498,10 @@ func (r *resolver) timeColumns() {
 		tc := &timeColumn{name: c.Name, quoted: r.t.text.Quote(c.Name), setting: x.setting, role: x.role, spec: *x.spec}
 		r.t.setZone(tc, c, cmp.Or(x.spec.Zone, r.t.m.Zone))
 		switch {
-		case x.spec.As == "" || tc.known() != nil && x.spec.As == "native":
+		case x.spec.As == "" || tc.knownForm() != nil && x.spec.As == "native":
 		case x.spec.As == "native":
 			r.refuse("leave it out", "%s: as: column %s is %s, which is no type for times", x.setting, c.Name, c.Decl)
-		case tc.known() != nil:
+		case tc.knownForm() != nil:
 			r.refuse("leave it out", "%s: as: column %s is %s, whose times are read as what they are", x.setting, c.Name, c.Decl)
 		default:
 			f, err := timeform.Parse(x.spec.As, tc.zone)
