@@ -121,14 +121,14 @@ func (g *globalOptions) listText(ctx context.Context, v *reader.View, l reader.L
 // warnOfSorting logs a warning if no index has the order of the list, so that the database reads and sorts
 // all records for each page.
 func (a *setup) warnOfSorting(ctx context.Context, f table.Filter, now time.Time) {
-	readings, err := a.table.ListReadings(f, now)
+	queries, err := a.table.ListQueries(f, now)
 	if err != nil {
 		return // listing the records returns the same error
 	}
-	plans, _ := doctor.Plans(ctx, a.table, readings) // without plans there is nothing to warn of
+	plans, _ := doctor.QueryPlans(ctx, a.table, queries) // without plans there is nothing to warn of
 	for i, p := range plans {
 		if p.Problem != "" {
-			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", readings[i].Where, "hint", p.Hint)
+			a.log.Warn("no index serves this order: each page of the list reads and sorts all of these records", "where", queries[i].IndexWhere, "hint", p.Hint)
 		}
 	}
 }

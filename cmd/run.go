@@ -136,7 +136,7 @@ func (g *globalOptions) wireDaemon(ctx context.Context, w wiring) (*setup, error
 // warnMissingIndexes warns if the query plans show that an index is missing. Without it, pages of a
 // growing table take longer and longer, until they take too long.
 func (a *setup) warnMissingIndexes(ctx context.Context) {
-	plans, err := doctor.Plans(ctx, a.table, a.table.Readings(time.Now()))
+	plans, err := doctor.QueryPlans(ctx, a.table, a.table.PassQueries(time.Now()))
 	if err != nil {
 		a.log.Debug("the plans cannot be looked at", "error", err)
 		return

@@ -360,17 +360,17 @@ func (t attemptWriter) texts() []string {
 	if !t.refresh.runs() {
 		return []string{text}
 	}
-	return []string{text, t.overdueReading(time.Time{}).Query}
+	return []string{text, t.overdueIndexedQuery(time.Time{}).Query}
 }
 
-// overdueReading returns the query for attempts past their deadlines.
-func (t *layout) overdueReading(now time.Time) Reading {
+// overdueIndexedQuery returns the query for attempts past their deadlines, with its index.
+func (t *layout) overdueIndexedQuery(now time.Time) IndexedQuery {
 	running := t.refresh.running
 	deadline := pendingState{filter: filter{cond: running}, indexCond: running}
-	r := t.readingOf(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
-	r.What = "running attempts, " + running
-	r.Query, r.Args = t.overdueQuery(now, backlog.Cursor{}, 1000).sql()
-	return r
+	x := t.indexedQuery(deadline, []string{running}, []string{t.refresh.quoted(mapping.DeadlineAt)})
+	x.What = "running attempts, " + running
+	x.Query, x.Args = t.overdueQuery(now, backlog.Cursor{}, 1000).sql()
+	return x
 }
 
 // overdueQuery returns the query for the rows after the cursor whose deadline is at or before

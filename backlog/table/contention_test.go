@@ -220,7 +220,7 @@ func TestLockedIsAway(t *testing.T) {
 				return err
 			}},
 			{"Count", false, func() error { _, err := impatient.Count(ctx, noon, nil); return err }},
-			{"Plans", false, func() error { _, err := doctor.Plans(ctx, impatient, impatient.Readings(noon)); return err }},
+			{"Plans", false, func() error { _, err := doctor.QueryPlans(ctx, impatient, impatient.PassQueries(noon)); return err }},
 			{"Ping", false, func() error { return impatient.Ping(ctx) }},
 			{"New", false, func() error { _, err := table.New(ctx, db, m); return err }},
 			{"Open", false, func() error {

@@ -143,15 +143,15 @@ func (t *layout) rowExprs(withValues bool) []string {
 	return t.selected.bareExprs
 }
 
-// ListReadings returns the queries of List, one for each state that an index should have in order.
-func (t *layout) ListReadings(f Filter, now time.Time) (list []Reading, err error) {
+// ListQueries returns the queries of List, one for each state that an index should have in order.
+func (t *layout) ListQueries(f Filter, now time.Time) (list []IndexedQuery, err error) {
 	c, err := t.selectionOf(f, inspect.Listed, now)
 	for _, state := range c.states {
 		one := c
 		one.states = []pendingState{state}
-		r := t.readingOf(state, []string{state.cond}, []string{t.inserted.quoted})
-		r.Query, r.Args = t.listQuery(one, t.listStatements(backlog.Cursor{})[0], maxListed)
-		list = append(list, r)
+		x := t.indexedQuery(state, []string{state.cond}, []string{t.inserted.quoted})
+		x.Query, x.Args = t.listQuery(one, t.listStatements(backlog.Cursor{})[0], maxListed)
+		list = append(list, x)
 	}
 	return list, err
 }

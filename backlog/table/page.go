@@ -437,81 +437,100 @@ func (t *layout) ageFilter(q backlog.Query) (string, []any) {
 	return t.text.WithoutIndex(strings.Join(or.list, " OR ")), or.args
 }
 
-// A Reading is a query that passes or lists send, with the index that should answer it.
-type Reading struct {
-	What    string   // the lane and the condition, for people
-	Equal   []string // names of the columns that are equal to one value
-	Order   []string // names of the columns that order the rows
-	Columns []string // quoted, of the proposed index
-	Where   string   // the condition of the proposed index, if it is partial
-	Query   string
-	Args    []any
+// An IndexedQuery is a query that passes or lists send, with the index that should answer it.
+type IndexedQuery struct {
+	What  string // the lane and the condition, for people
+	Query string
+	Args  []any
+
+	Equal   []string // names of the columns to which the conditions give one value
+	OrderBy []string // names of the columns that order the rows
+
+	IndexColumns []string // quoted, of the proposed index
+	IndexWhere   string   // the condition of the proposed index, if it is partial
 }
 
-// Readings returns the queries of passes that begin now.
+// PassQueries returns the queries of passes that begin now.
 //
 // Under a policy that counts failures, each waitClass of failed records is a range of one
 // index by the count and the time. An open-ended class has several counts, so it needs an index
 // of its own to come in order.
-func (t *layout) Readings(now time.Time) (list []Reading) {
+func (t *layout) PassQueries(now time.Time) (list []IndexedQuery) {
 	for i, state := range t.states {
-		order := t.lanes[state.lane].time.quoted
-		var count []string
-		if state.lane == backlog.Failed && t.policy.byCount() {
-			count = []string{t.policy.count}
-		}
-		add := func(scans []laneScan, conds, equal []string) {
-			if len(scans) == 0 {
-				return
-			}
-			q := backlog.Query{Lane: state.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
-			r := t.readingOf(state, append([]string{state.indexCond}, conds...), append(slices.Clip(equal), order))
-			r.Equal = append(r.Equal, t.names(equal)...)
-			r.Query, r.Args = t.pageQuery(q, pageStatement{segment: datedSegment}, scans, q.Limit)
-			list = append(list, r)
-		}
-		var single, many []laneScan
+		var oneCount, openEnded []laneScan
 		for _, x := range t.laneScans(state.lane) {
 			switch {
 			case x.state != i || x.waitClass.unexpected:
 			case x.waitClass.openEnded:
-				many = append(many, x)
+				openEnded = append(openEnded, x)
 			default:
-				single = append(single, x)
+				oneCount = append(oneCount, x)
 			}
 		}
-		add(single, nil, count)
-		if len(many) > 0 {
-			add(many, []string{many[0].waitClass.cond}, nil)
+		if len(oneCount) > 0 {
+			list = append(list, t.firstPageQuery(state, oneCount, now))
+		}
+		if len(openEnded) > 0 {
+			list = append(list, t.firstPageQuery(state, openEnded, now))
 		}
 	}
 	if t.refresh.runs() {
-		list = append(list, t.overdueReading(now))
+		list = append(list, t.overdueIndexedQuery(now))
 	}
 	return list
 }
 
-// readingOf returns a reading of the rows in a state that meet the conditions, in the order of
-// the columns and the key. Its query is left empty.
-//
-// The index begins with the columns whose value the condition says already. Without them a
-// planner that has no statistics prefers any index that it can search by a status, and sorts.
-func (t *layout) readingOf(state pendingState, conds, columns []string) Reading {
+// firstPageQuery returns the query for the first page that a pass reads by the scans of a state.
+// One index answers it, so the scans are all open-ended, or none is.
+func (t *layout) firstPageQuery(state pendingState, scans []laneScan, now time.Time) IndexedQuery {
+	class := scans[0].waitClass
+	where := []string{state.indexCond}
 	var equal []string
-	for _, has := range []map[string]any{t.where.equal, state.equal} {
-		for name, v := range has {
-			if v != nil || t.text.EqualFirst {
-				equal = append(equal, name)
-			}
+	switch {
+	case class.openEnded:
+		where = append(where, class.cond)
+	case state.lane == backlog.Failed && t.policy.byCount():
+		equal = []string{t.policy.count}
+	}
+	order := []string{t.lanes[state.lane].time.quoted}
+	x := t.indexedQuery(state, where, slices.Concat(equal, order))
+	x.Equal = append(x.Equal, t.names(equal)...)
+	q := backlog.Query{Lane: state.lane, Now: now, Since: now.Add(-24 * time.Hour), Limit: 1000}
+	x.Query, x.Args = t.pageQuery(q, pageStatement{segment: datedSegment}, scans, q.Limit)
+	return x
+}
+
+// indexedQuery describes a query for the rows in a state that meet the conditions, in the order
+// of the columns and the key, and its index. The caller adds Query and Args.
+//
+// The index begins with the prefixes, though its condition says their values already. Without
+// them a planner that has no statistics prefers any index that it can search by a status, and
+// sorts.
+func (t *layout) indexedQuery(state pendingState, where, orderBy []string) IndexedQuery {
+	indexWhere := allOf(where...)
+	indexWhere.add(t.where.cond, nil)
+	equal := slices.Concat(t.singleValued(t.where), t.singleValued(state.filter))
+	orderBy = slices.Concat(orderBy, t.key)
+	return IndexedQuery{
+		What:         fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)),
+		Equal:        slices.Sorted(slices.Values(t.names(equal))),
+		OrderBy:      t.names(orderBy),
+		IndexColumns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, orderBy)),
+		IndexWhere:   indexWhere.all(),
+	}
+}
+
+// singleValued returns the columns, quoted, that the filter gives one value, as planners see it
+// that look for an index in order. PostgreSQL does not take IS NULL for one value.
+func (t *layout) singleValued(f filter) (columns []string) {
+	takesNull := t.text.EqualFirst // set for the other databases
+	for column, value := range f.equal {
+		isNull := value == nil
+		if !isNull || takesNull {
+			columns = append(columns, column)
 		}
 	}
-	return Reading{
-		What:    fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)),
-		Equal:   slices.Sorted(slices.Values(t.names(equal))),
-		Columns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, columns, t.key)),
-		Where:   strings.Join(append(slices.Clip(conds), lists.NonEmpty(t.where.cond)...), " AND "),
-		Order:   t.names(slices.Concat(columns, t.key)),
-	}
+	return columns
 }
 
 // Statements returns the text of every statement that passes send, for people who grant

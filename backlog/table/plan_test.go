@@ -15,7 +15,7 @@ import (
 
 func plans(tb testing.TB, s *table.Table) []doctor.Plan {
 	tb.Helper()
-	list, err := doctor.Plans(context.Background(), s, s.Readings(noon))
+	list, err := doctor.QueryPlans(context.Background(), s, s.PassQueries(noon))
 	if err != nil {
 		tb.Fatal(err)
 	}

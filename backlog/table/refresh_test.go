@@ -114,7 +114,7 @@ func TestRefreshCreate(t *testing.T) {
 	f.exec("INSERT INTO banner (refresh_at, url) VALUES ('2026-02-10 12:00:00', 'a'), (NULL, 'b')")
 	tab := f.store(m)
 	wantGoodPlans(t, "created from nothing", tab)
-	for _, r := range tab.Readings(noon) {
+	for _, r := range tab.PassQueries(noon) {
 		steps, err := db.QueryRows(ctx, f.plain, "EXPLAIN QUERY PLAN "+strings.ReplaceAll(r.Query, "?", "9"))
 		if err != nil {
 			t.Fatal(err)

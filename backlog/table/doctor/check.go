@@ -117,7 +117,7 @@ func AddNotes(l *inspect.Findings, t *table.Table) {
 
 // checkPlans adds whether an index serves each query for a page.
 func checkPlans(ctx context.Context, l *inspect.Findings, t *table.Table, now time.Time) {
-	plans, err := Plans(ctx, t, t.Readings(now))
+	plans, err := QueryPlans(ctx, t, t.PassQueries(now))
 	if AddFailure(l, "index", err) {
 		return
 	}

@@ -89,7 +89,7 @@ func indexesOf(d *db.DB, m mapping.Mapping, cat *db.Catalog, now time.Time) ([]s
 	if err != nil {
 		return nil, err
 	}
-	plans, err := plansWith(context.Background(), t, nil, cat, t.Readings(now))
+	plans, err := plansWith(context.Background(), t, nil, cat, t.PassQueries(now))
 	return createStatements(plans), err
 }
 
@@ -341,7 +341,7 @@ func refreshColumns(types db.Types, m mapping.Mapping, cat *db.Catalog) (list []
 	return list
 }
 
-// A Plan says how the database reads the pages of one status.
+// A Plan says how the database answers a query, such as for the pages of one status.
 type Plan struct {
 	What    string   // the condition
 	Index   string   // the index that serves; "": the key itself, or none
@@ -350,21 +350,25 @@ type Plan struct {
 	Hint    string   // the statement that creates the missing index, if there is a problem
 }
 
-// Plans compares the indexes that exist with those that the queries need.
-func Plans(ctx context.Context, t *table.Table, readings []table.Reading) (list []Plan, err error) {
+// QueryPlans returns the plan of each query, in their order. It looks at the indexes that the table has
+// now: some may have been created since the table was opened.
+func QueryPlans(ctx context.Context, t *table.Table, queries []table.IndexedQuery) ([]Plan, error) {
 	d := t.DB()
-	was := t.Catalog()
-	cat, err := d.Describe(ctx, cmp.Or(was.Schema, was.Database), was.Name)
-	if err == nil {
-		list, err = db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) { return plansWith(ctx, t, d.Read, cat, readings) })
+	opened := t.Catalog()
+	schema := cmp.Or(opened.Schema, opened.Database) // what MySQL calls a database is a schema
+	current, err := d.Describe(ctx, schema, opened.Name)
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	return db.Get(ctx, d, func(ctx context.Context) ([]Plan, error) {
+		return plansWith(ctx, t, d.Read, current, queries)
+	})
 }
 
-// plansWith implements [Plans] with the indexes of a catalog. q is nil if the table does not exist yet.
-func plansWith(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, readings []table.Reading) (list []Plan, err error) {
-	for _, r := range readings {
-		p, err := planOf(ctx, t, q, cat, r)
+// plansWith implements [QueryPlans] with the indexes of a catalog. on is nil if the table does not exist yet.
+func plansWith(ctx context.Context, t *table.Table, on db.Querier, cat *db.Catalog, queries []table.IndexedQuery) (list []Plan, err error) {
+	for _, q := range queries {
+		p, err := planOf(ctx, t, on, cat, q)
 		if err != nil {
 			return nil, err
 		}
@@ -373,26 +377,26 @@ func plansWith(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalo
 	return list, nil
 }
 
-// planOf returns how one reading is served: by the index that [Create] makes for it, by an index of all
+// planOf returns how one query is served: by the index that [Create] makes for it, by an index of all
 // rows, by a partial index that the database uses, or by none.
-func planOf(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, r table.Reading) (Plan, error) {
-	name, create := indexOf(t, cat, r)
-	p := Plan{What: r.What}
+func planOf(ctx context.Context, t *table.Table, on db.Querier, cat *db.Catalog, q table.IndexedQuery) (Plan, error) {
+	name, create := indexOf(t, cat, q)
+	p := Plan{What: q.What}
 	isCreated := func(x db.Index) bool { return x.Name == name }
 	if slices.ContainsFunc(cat.Indexes, isCreated) {
 		// ServingIndexes may leave it out, since it may contain only the beginnings of texts.
 		p.Index = name
 		return p, nil
 	}
-	candidates := cat.ServingIndexes(r.Equal, r.Order)
+	candidates := cat.ServingIndexes(q.Equal, q.OrderBy)
 	hasAllRows := func(x db.Index) bool { return x.Where == "" }
 	if i := slices.IndexFunc(candidates, hasAllRows); i >= 0 {
 		p.Index = candidates[i].Name
 		return p, nil
 	}
-	if q != nil {
+	if on != nil {
 		// The candidates are partial indexes. Only the database knows whether their rows are enough.
-		steps, err := explained(ctx, t.DB().Text(), q, r)
+		steps, err := explained(ctx, t.DB().Text(), on, q)
 		if err != nil {
 			return Plan{}, err
 		}
@@ -411,8 +415,8 @@ func planOf(ctx context.Context, t *table.Table, q db.Querier, cat *db.Catalog, 
 }
 
 // explained returns the plan of the database for the query of a page.
-func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading) (steps []string, err error) {
-	lines, err := db.ScanAll(ctx, q, text.Explain+text.Rebind(r.Query), r.Args, func(rows *sql.Rows) (string, error) {
+func explained(ctx context.Context, text *db.Text, on db.Querier, q table.IndexedQuery) (steps []string, err error) {
+	lines, err := db.ScanAll(ctx, on, text.Explain+text.Rebind(q.Query), q.Args, func(rows *sql.Rows) (string, error) {
 		names, err := rows.Columns()
 		if err != nil {
 			return "", err
@@ -429,7 +433,7 @@ func explained(ctx context.Context, text *db.Text, q db.Querier, r table.Reading
 // MissingIndexes returns the statements that create an index for every status whose pages read more
 // rows than they return.
 func MissingIndexes(ctx context.Context, t *table.Table, now time.Time) ([]string, error) {
-	plans, err := Plans(ctx, t, t.Readings(now))
+	plans, err := QueryPlans(ctx, t, t.PassQueries(now))
 	return createStatements(plans), err
 }
 
@@ -439,11 +443,11 @@ func createStatements(plans []Plan) []string {
 	return lists.NonEmpty(lists.Distinct(lists.Map(plans, func(p Plan) string { return p.Hint }))...)
 }
 
-// indexOf returns the name of the index for a reading, and the statement that creates it. The name
+// indexOf returns the name of the index for a query, and the statement that creates it. The name
 // contains a hash of the columns and the condition, because two states or two configurations may need
 // the same index. If an index of that name is unusable, because its creation failed or because the
 // planner must not use it, the new one gets another name.
-func indexOf(t *table.Table, cat *db.Catalog, r table.Reading) (name, create string) {
+func indexOf(t *table.Table, cat *db.Catalog, q table.IndexedQuery) (name, create string) {
 	text := t.DB().Text()
 	m := t.Mapping()
 	on := text.Qualified(cmp.Or(m.Schema, t.Catalog().Schema), m.Name)
@@ -451,14 +455,14 @@ func indexOf(t *table.Table, cat *db.Catalog, r table.Reading) (name, create str
 		on = text.Quote(m.Name)
 	}
 	if !text.PartialIndexes {
-		r.Where = ""
+		q.IndexWhere = ""
 	}
 	for salt := ""; ; salt += "_" {
-		sum := sha256.Sum256([]byte(text.Index(t.Catalog(), text.Quote(m.Name), salt, r.Columns, r.Where)))
+		sum := sha256.Sum256([]byte(text.Index(t.Catalog(), text.Quote(m.Name), salt, q.IndexColumns, q.IndexWhere)))
 		hash := fmt.Sprintf("_backlog_%x", sum[:4])
 		name = strings.ToValidUTF8(m.Name[:min(len(m.Name), text.NameLength-len(hash))], "") + hash
 		if !slices.ContainsFunc(cat.Indexes, func(x db.Index) bool { return x.Name == name && x.Unused }) {
-			return name, text.Index(t.Catalog(), on, name, r.Columns, r.Where)
+			return name, text.Index(t.Catalog(), on, name, q.IndexColumns, q.IndexWhere)
 		}
 	}
 }
