@@ -64,6 +64,53 @@ func TestNotesThatDoNotFit(t *testing.T) {
 	})
 }
 
+// Several errors of one group are cast to the type of their column, which must not shorten them.
+func TestNotesOfFixedLength(t *testing.T) {
+	plain, rawURL := openPostgres(t)
+	for _, text := range []string{
+		`CREATE TABLE "BACKLOG" (id int PRIMARY KEY, status text NOT NULL, date_inserted timestamptz NOT NULL, last_error char(12))`,
+		`INSERT INTO "BACKLOG" VALUES (1, 'NEW', '2026-01-01'), (2, 'NEW', '2026-01-01')`,
+	} {
+		if _, err := plain.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	db, err := openDB(ctx, rawURL, table.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	m := plainMapping()
+	m.LastError = "last_error"
+	s, err := table.New(ctx, db, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group []backlog.Settlement
+	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+	page, err := s.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Now: now, Limit: 2})
+	if err != nil || len(page.Records) != 2 {
+		t.Fatalf("%d records, %v", len(page.Records), err)
+	}
+	for i := range page.Records {
+		r := &page.Records[i]
+		group = append(group, backlog.Settlement{Record: r, Target: backlog.RowError, At: now, Error: "no answer " + r.Key.String()})
+	}
+	if unsettled, err := s.Settle(ctx, group); err != nil || len(unsettled) > 0 {
+		t.Fatal(unsettled, err)
+	}
+	for id, want := range map[int]string{1: "no answer 1 ", 2: "no answer 2 "} {
+		var got string
+		if err := plain.QueryRow(`SELECT last_error FROM "BACKLOG" WHERE id = $1`, id).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("the error of row %d is %q, want %q", id, got, want)
+		}
+	}
+}
+
 // wantNote has the only record of an empty table fail.
 func wantNote(t *testing.T, plain *sql.DB, rawURL, text, want string) {
 	t.Helper()

@@ -167,12 +167,22 @@ func (t *Text) Rebind(text string) string {
 }
 
 // Cast returns a placeholder for a value of the column's type, for places that do not
-// determine the type. The cast has no length, since it would truncate the value.
+// determine the type.
 func (t *Text) Cast(c *Column) string {
 	if !t.Numbered {
 		return "?"
 	}
-	return "CAST(? AS " + WithoutLength(c.Decl) + ")"
+	return "CAST(? AS " + castName(c) + ")"
+}
+
+// castName returns the type of the column for a cast. It has no length, since the cast would
+// truncate the value.
+func castName(c *Column) string {
+	name := WithoutLength(c.Decl)
+	if name == "character" { // which alone is a single character
+		return "bpchar"
+	}
+	return name
 }
 
 // WithoutLength returns a type without the parentheses that follow its name, or interrupt it
