@@ -345,13 +345,13 @@ func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 	if len(s) < len(layout) {
 		return time.Time{}, s, false
 	}
-	var number int // all digits so far
-	var digits int // how many
+	var number int64 // all digits so far
+	var digits int   // how many
 	for i, c := range []byte(s[:len(layout)]) {
 		switch like := layout[i]; {
 		case !isDigit(like) && c == like:
 		case isDigit(like) && isDigit(c):
-			number = number*10 + int(c-'0')
+			number = number*10 + int64(c-'0')
 			digits++
 		default:
 			return time.Time{}, s, false
@@ -366,9 +366,9 @@ func cutHead(s, layout string) (wall time.Time, rest string, ok bool) {
 	hour := number / 1e4 % 100
 	minute := number / 100 % 100
 	second := number % 100
-	wall = time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+	wall = time.Date(int(year), time.Month(month), int(day), int(hour), int(minute), int(second), 0, time.UTC)
 	ok = month >= 1 && month <= 12 && day >= 1 && hour < 24 && minute < 60 && second < 60
-	return wall, s[len(layout):], ok && (day <= 28 || day == wall.Day())
+	return wall, s[len(layout):], ok && (day <= 28 || int(day) == wall.Day())
 }
 
 // cutFraction parses the fraction of a second at the beginning of s, which has 1 to 9 digits, and
