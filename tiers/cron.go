@@ -13,6 +13,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
+// The program does not compile where an int has 32 bits: seconds since 1970 would overflow it.
+const _ int = 1 << 40
+
 const (
 	day   = 24 * 60 * 60  // seconds
 	never = math.MaxInt64 // later than any second
