@@ -32,7 +32,8 @@ func (f Form) Parse(raw any) (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("%s is not %s", show(raw), f)
 	}
-	if f.Numeric() && (t.Before(First) || t.After(maxTime)) {
+	isInRange := !t.Before(First) && !t.After(maxTime)
+	if !isInRange && f.Numeric() {
 		return time.Time{}, fmt.Errorf("%s read as %v lies in the year %d: is that how it is to be read?", show(raw), f, t.Year())
 	}
 	return t, nil
