@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,56 @@ func TestKeysOfSeveralValues(t *testing.T) {
 	m.ID = []string{"span"}
 	s.exec(`INSERT INTO "BACKLOG" (span, status, date_inserted) VALUES ('[1,3)', 'NEW', '2026-02-10')`)
 	wantKeys(t, "a range", lane(t, d.open(t, m), backlog.Fresh), "[1,3)")
+}
+
+// TestGroupsByKeysOfAnyType: a group is written by an array of its keys, whatever their type, and
+// whatever their text has in it. A row that another program has changed is the only one left out.
+func TestGroupsByKeysOfAnyType(t *testing.T) {
+	for decl, keys := range map[string][]string{
+		"bigint":                   {"-9223372036854775808", "0", "9223372036854775807"},
+		"numeric(20,3)":            {"1.250", "12345678901234567.891", "-3"},
+		"double precision":         {"0.1", "1e300", "-2"},
+		"text":                     {`a"b`, `c\d`, "e,f", "{g}", "NULL", "", " h ", "ü’", "i\nj"},
+		"varchar(9)":               {"a", "A", "ä"},
+		"char(5)":                  {"a", "bb", "ccccc"},
+		"uuid":                     {"00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-00000000000a"},
+		"bytea":                    {`\x00ff`, `\x5c22`, `\x`},
+		"timestamp with time zone": {"2026-01-01 10:00:00.123456+00", "2026-01-01 10:00:00+00"},
+		"date":                     {"2026-01-01", "infinity"},
+	} {
+		t.Run(decl, func(t *testing.T) {
+			s := newPostgresSchema(t, `CREATE TABLE "BACKLOG" (id `+decl+` PRIMARY KEY, status text DEFAULT 'NEW', date_inserted timestamptz DEFAULT '2026-02-10 11:00:00Z')`)
+			for _, k := range keys {
+				if _, err := s.plain.Exec(`INSERT INTO "BACKLOG" (id) VALUES ($1::text::`+decl+`)`, k); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := tableServer{"PostgreSQL", s.plain, s.url}
+			store := d.open(t, plainMapping())
+			records := lane(t, store, backlog.Fresh)
+			if len(records) != len(keys) {
+				t.Fatalf("%d records of %d", len(records), len(keys))
+			}
+			last := len(records) - 1
+			if left, err := store.Settle(t.Context(), successes(records[:last])); len(left) > 0 || err != nil {
+				t.Fatal(left, err)
+			}
+			if _, err := s.plain.Exec(`UPDATE "BACKLOG" SET status = 'HELD' WHERE status <> 'SUCCESS'`); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.plain.Exec(`UPDATE "BACKLOG" SET status = 'NEW' WHERE status = 'SUCCESS'`); err != nil {
+				t.Fatal(err)
+			}
+			left, err := store.Settle(t.Context(), successes(records))
+			if err != nil || len(left) != 1 || left[0].Index != last || !errors.Is(left[0].Err, backlog.ErrConflict) {
+				t.Fatal(left, err)
+			}
+			var written int
+			if err := s.plain.QueryRow(`SELECT count(*) FROM "BACKLOG" WHERE status = 'SUCCESS'`).Scan(&written); err != nil || written != last {
+				t.Errorf("%d rows are written, want %d, %v", written, last, err)
+			}
+		})
+	}
 }
 
 // TestPartitionedByStatus: a key that outcomes change is not asked for, and what is said instead

@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -63,10 +64,14 @@ func TestLostCommit(t *testing.T) {
 					t.Errorf("%s again: %d conflicts, %v", what, conflicts, err)
 				}
 			}
+			if kind == "postgres" { // where the statement is the transaction
+				p.answer.Store([]byte("SELECT 1\x00"))
+			}
 			call("Settle", func() (int, error) {
 				left, err := s.Settle(t.Context(), group)
 				return len(left), err
 			})
+			p.answer.Store([]byte(nil))
 			w := newWork(t, s, "INSERT INTO done SELECT :id")
 			call("HandleAndSettle", func() (int, error) { return 0, w.HandleAndSettle(context.Background(), &records[2], atNoon) })
 			for q, want := range map[string]int{"SELECT count(*) FROM jobs WHERE status = 'SUCCESS'": 3, "SELECT count(*) FROM done": 1} {
@@ -80,10 +85,11 @@ func TestLostCommit(t *testing.T) {
 }
 
 // A deafProxy passes everything on. Once it is armed, it breaks a connection off when
-// the answer to a COMMIT comes.
+// the answer to a COMMIT comes, or an answer with the bytes of answer.
 type deafProxy struct {
-	addr  string
-	armed atomic.Bool
+	addr   string
+	armed  atomic.Bool
+	answer atomic.Value // []byte, empty: none
 }
 
 func newDeafProxy(tb testing.TB, to string) *deafProxy {
@@ -98,7 +104,13 @@ func newDeafProxy(tb testing.TB, to string) *deafProxy {
 			}
 			return true
 		})
-		go passOn(server, client, func([]byte) bool { return !lost.Load() })
+		go passOn(server, client, func(b []byte) bool {
+			answer, _ := p.answer.Load().([]byte)
+			if len(answer) > 0 && bytes.Contains(b, answer) && p.armed.CompareAndSwap(true, false) {
+				lost.Store(true)
+			}
+			return !lost.Load()
+		})
 	})
 	return p
 }

@@ -82,6 +82,12 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			writes, err = t.prepareBatches(ctx, t.batches(group))
 			return len(writes) > 0, err
 		},
+		single: func() *batchUpdate {
+			if len(writes) == 1 && len(writes[0].rows) == len(group) && t.canWriteSingle() {
+				return &writes[0]
+			}
+			return nil
+		},
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
 		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
 		text: func(i int) (string, int) {
@@ -89,6 +95,12 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			return x.text, len(x.args)
 		},
 	}
+}
+
+// canWriteSingle reports whether a statement may write rows outside of a transaction: there is
+// nothing to check after it, and nothing is deferred to the commit.
+func (t *layout) canWriteSingle() bool {
+	return t.text.WriteAll != "" && len(t.catalog.Triggers) == 0 && !t.catalog.HasDeferred
 }
 
 // prepareBatches prepares the statements that write the batches, and returns them. For a batch
@@ -441,14 +453,8 @@ func setSQL(set []setClause) string {
 
 // asRead returns the conditions of the rows that are as they were read.
 func (t *layout) unchangedConditions(b batch) conditions {
-	rows := b.padded()
 	state := t.states[b.state]
-	args := make([]any, 0, len(rows)*len(t.key)+1)
-	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
-		args = db.AppendKeys(args, s.Record.Key)
-	}
-	conds := conditions{args: args}
-	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
+	conds := t.keyConditions(b)
 	conds.add(t.text.WithoutIndex(cmp.Or(state.guardCond, state.cond)), nil)
 	if t.checksFailures(b.batchKey) {
 		cond, n := t.policy.countColumn.CountIs(t.policy.count, b.failures)
@@ -459,6 +465,24 @@ func (t *layout) unchangedConditions(b batch) conditions {
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
+	return conds
+}
+
+// keyConditions returns the condition that a row is one of the batch. If the database has arrays,
+// its text is the same for any number of rows.
+func (t *layout) keyConditions(b batch) (conds conditions) {
+	if t.text.Arrays && len(t.key) == 1 && len(b.rows) > 1 {
+		keys := lists.Map(b.rows, func(s *backlog.Settlement) any { return s.Record.Key.Part(0) })
+		cond, array := t.text.ValueIn(t.keyColumns[0], keys)
+		conds.add(cond, []any{array})
+		return conds
+	}
+	rows := b.padded()
+	conds.args = make([]any, 0, len(rows)*len(t.key)+1)
+	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
+		conds.args = db.AppendKeys(conds.args, s.Record.Key)
+	}
+	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
 	return conds
 }
 

@@ -27,6 +27,10 @@ type groupWrite struct {
 	// it was read, and a *Problem if the database undoes the write.
 	one func(context.Context, *sql.Tx, int) error
 
+	// single returns the statement that writes all rows, if one does and may do so outside of a
+	// transaction. It is called after prepare. Nil: none does.
+	single func() *batchUpdate
+
 	// text returns the statement that writes the row with the index, and the number of its
 	// arguments. It returns "" if the statement depends on what the row has.
 	text func(int) (string, int)
@@ -34,8 +38,8 @@ type groupWrite struct {
 	undo bool // roll back at the end: it is a trial
 }
 
-// writeGroup writes a group of rows in one transaction. It returns the rows that were not
-// written: with [backlog.ErrConflict] if they are not as they were read, otherwise with the
+// writeGroup writes a group of rows in one transaction, or by one statement that is one. It
+// returns the rows that were not written: with [backlog.ErrConflict] if they are not as they were read, otherwise with the
 // error by which the database refuses them. After an error nothing is written, except that this
 // is unknown after a commitError.
 //
@@ -65,7 +69,29 @@ func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
 			return err
 		}
 	}
+	if w.single != nil && !w.undo {
+		if x := w.single(); x != nil {
+			return t.writeSingle(ctx, x)
+		}
+	}
 	return t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.whole(ctx, tx) })
+}
+
+// writeSingle writes all rows of the batch by one statement outside of a transaction, which saves
+// two round trips to the server. The database refuses the statement if one of the rows is not as
+// it was read.
+func (t *Table) writeSingle(ctx context.Context, x *batchUpdate) error {
+	conn, err := t.db.Write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	text := t.text.Rebind(fmt.Sprintf(t.text.WriteAll, x.text))
+	_, err = conn.ExecContext(ctx, text, append(x.args, len(x.rows))...)
+	if err != nil && !t.db.IsServerError(err) { // the connection may have broken after the commit
+		err = commitError{err}
+	}
+	return err
 }
 
 // isOfRow reports whether the error is about one row, so that other rows can be written.

@@ -39,6 +39,7 @@ type Text struct {
 	Backslashes      bool   // a backslash in a string begins an escape
 	Numbered         bool   // the n-th placeholder is $n, not ?, and its type must be known in a CASE
 	RowList          string // the format of a list of row values behind IN; "": rows cannot be compared
+	Arrays           bool   // an argument can be an array, as text: {"1","2"}
 	Raw              string // the format of a column as it is stored
 	Unindexed        string // the format of a condition that must not use an index
 	LockRow          string // the end of a SELECT that locks its rows
@@ -65,8 +66,9 @@ type Text struct {
 	WarningsQuery       string   // the query for what a rollback could not undo; "": none
 	Explain             string   // the prefix that makes a query return its plan
 	CreateIndex         string
-	NameLength          int  // the maximum length of an index name, in bytes
-	GrantsUsage         bool // a schema needs a GRANT too
+	WriteAll            string // the format of an UPDATE that fails unless it writes as many rows as its last argument says; "": none
+	NameLength          int    // the maximum length of an index name, in bytes
+	GrantsUsage         bool   // a schema needs a GRANT too
 
 	Types Types
 }
@@ -175,16 +177,6 @@ func (t *Text) Cast(c *Column) string {
 	return "CAST(? AS " + castName(c) + ")"
 }
 
-// castName returns the type of the column for a cast. It has no length, since the cast would
-// truncate the value.
-func castName(c *Column) string {
-	name := WithoutLength(c.Decl)
-	if name == "character" { // which alone is a single character
-		return "bpchar"
-	}
-	return name
-}
-
 // WithoutLength returns a type without the parentheses that follow its name, or interrupt it
 // as in timestamp(3) without time zone.
 func WithoutLength(decl string) string {
@@ -207,6 +199,48 @@ func (t *Text) KeyIn(cols []string, n int) string {
 	}
 	row := ",(?" + strings.Repeat(",?", len(cols)-1) + ")"
 	return "(" + strings.Join(cols, ", ") + ") IN " + fmt.Sprintf(t.RowList, strings.Repeat(row, n)[1:])
+}
+
+// ValueIn returns the condition that the column has one of the values, and its only argument.
+// The database must have arrays.
+func (t *Text) ValueIn(c *Column, values []any) (cond string, array string) {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		appendElement(&b, v)
+	}
+	b.WriteByte('}')
+	return t.Quote(c.Name) + " = ANY(CAST(? AS " + castName(c) + "[]))", b.String()
+}
+
+// appendElement writes an element of an array as text.
+func appendElement(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case int64:
+		b.WriteString(strconv.FormatInt(v, 10))
+	case []byte:
+		b.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
+	default:
+		b.WriteByte('"')
+		arrayEscapes.WriteString(b, AsText(v))
+		b.WriteByte('"')
+	}
+}
+
+// arrayEscapes escapes a text in the quotes of an array's element.
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// castName returns the type of the column for a cast. It has no length, since the cast would
+// truncate the value.
+func castName(c *Column) string {
+	name := WithoutLength(c.Decl)
+	if name == "character" { // which alone is one of a single character
+		return "bpchar"
+	}
+	return name
 }
 
 // KeyRange returns the condition that the columns are on one side of the key (op is < or >),
