@@ -68,9 +68,9 @@ var faults = []fault{
 			return lostIf(begun == l)
 		})(f)
 	}},
-	{name: "reset at commit", strike: springs(func(_ *link, text []byte) fate { return lostIf(sends(text, "COMMIT")) })},
-	{name: "reset after commit", strike: springs(func(_ *link, text []byte) fate {
-		if sends(text, "COMMIT") {
+	{name: "reset at commit", before: sendsTexts, strike: springs(func(_ *link, text []byte) fate { return lostIf(commits(text)) })},
+	{name: "reset after commit", before: sendsTexts, strike: springs(func(_ *link, text []byte) fate {
+		if commits(text) {
 			return isHeard
 		}
 		return goesOn
@@ -108,6 +108,20 @@ var faults = []fault{
 			f.t.Error("no outcome has met the failure")
 		}
 	}},
+}
+
+// commits reports whether what the program sends ends a transaction that writes outcomes: a
+// COMMIT, or the statement by which it writes a group on PostgreSQL.
+func commits(text []byte) bool { return sends(text, "COMMIT") || sends(text, "WITH WRITTEN") }
+
+// sendsTexts has the driver of PostgreSQL send a statement with its text and its arguments at
+// once, each time.
+func sendsTexts(s *site) {
+	if s.kind == onPostgres {
+		q := s.server.Query()
+		q.Set("default_query_exec_mode", "exec")
+		s.server.RawQuery = q.Encode()
+	}
 }
 
 func lostIf(yes bool) fate {
