@@ -24,7 +24,7 @@ func (e *Engine) conclude(ctx context.Context, x *ending, err error, took time.D
 		x.Error = err.Error()
 	}
 	if x.outcome != HandedOver {
-		e.plan(x)
+		e.planSettlement(x)
 	}
 	if x.deathReason != "" && x.before != nil {
 		e.planAgain(ctx, x)
@@ -35,17 +35,20 @@ func (e *Engine) conclude(ctx context.Context, x *ending, err error, took time.D
 	})
 }
 
-// plan completes the settlement by the policy. It sets why the record is dead: ReasonRetries if
+// planSettlement completes the settlement by the policy. It sets why the record is dead: ReasonRetries if
 // the policy gave it up.
-func (e *Engine) plan(x *ending) {
+func (e *Engine) planSettlement(x *ending) {
 	end := End{Outcome: x.outcome, At: x.At, Random: e.Random, Text: x.Error, Before: x.before}
-	next, last := e.Policy.End(x.Record.Memory, end)
+	next, isLast := e.Policy.End(x.Record.Memory, end)
 	x.Memory = next
 	x.Target = x.outcome.Target()
 	x.deathReason = ""
+	hasFailed := x.outcome == Errored || x.outcome == Rejected
+	if !hasFailed {
+		return
+	}
 	switch {
-	case x.outcome != Errored && x.outcome != Rejected:
-	case !last:
+	case !isLast:
 		x.Target = RowError
 	case x.outcome == Rejected:
 		x.deathReason = ReasonRejected
@@ -67,7 +70,7 @@ func (e *Engine) planAgain(ctx context.Context, x *ending) {
 		return // the rehearsal returns why the death is not written
 	}
 	x.Record.Memory = list[0].Memory
-	e.plan(x)
+	e.planSettlement(x)
 }
 
 // emitSettled emits what has become of an outcome, and reports whether that settles an attempt.

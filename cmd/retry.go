@@ -102,8 +102,8 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 		if err != nil {
 			return err
 		}
-		may, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
-		if err == nil && may {
+		isConfirmed, err := o.mayChange(ctx, a, r.Selected, fmt.Sprintf("put %d records back to new", r.Selected))
+		if err == nil && isConfirmed {
 			r.Reset, err = a.table.Requeue(ctx, filter, now, r.Add)
 		}
 		if err != nil && r.Reset == 0 && r.Refused == 0 {

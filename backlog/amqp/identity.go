@@ -156,7 +156,7 @@ func (w digest) value(v any) {
 			w.value(field)
 		}
 	default:
-		n, whole := integer(v).(int64)
+		n, whole := asInteger(v).(int64)
 		number := reflect.ValueOf(v)
 		switch {
 		case whole:

@@ -132,9 +132,9 @@ func properties(d *amqp.Delivery) map[string]any {
 	return all
 }
 
-// integer returns an integer of a header as int64, since brokers and clients change its width. It
+// asInteger returns an integer of a header as int64, since brokers and clients change its width. It
 // returns nil for other values.
-func integer(v any) any {
+func asInteger(v any) any {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():
 		return n.Int()
@@ -148,8 +148,8 @@ func integer(v any) any {
 // backoff, which the Ruby handler and this one write together with it, count is a header of the
 // publisher.
 func failureCount(headers amqp.Table) int {
-	n, counted := integer(headers["count"]).(int64)
-	_, isRetry := integer(headers["backoff"]).(int64)
+	n, counted := asInteger(headers["count"]).(int64)
+	_, isRetry := asInteger(headers["backoff"]).(int64)
 	if isRetry && counted && n > 0 {
 		return int(min(n, 1_000_000))
 	}

@@ -17,7 +17,7 @@ type message struct {
 
 // name is the same for messages that are routed alike: the broker returns all of them or none.
 func (m message) name() string {
-	return fmt.Sprint(m.exchange, "\n", m.key, "\n", integer(m.Headers["backoff"]), "\n", m.MessageId)
+	return fmt.Sprint(m.exchange, "\n", m.key, "\n", asInteger(m.Headers["backoff"]), "\n", m.MessageId)
 }
 
 // errReturned says that the broker has returned a message, since no queue is bound for it.

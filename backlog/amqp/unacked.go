@@ -195,6 +195,6 @@ func (c *Source) republish(u *unacked) error {
 
 // deliveryCount returns how often a quorum queue has got the message back.
 func deliveryCount(headers amqp.Table) int64 {
-	n, _ := integer(headers["x-delivery-count"]).(int64)
+	n, _ := asInteger(headers["x-delivery-count"]).(int64)
 	return n
 }

@@ -67,19 +67,25 @@ type counts map[[2]string]int64
 
 func (c counts) add(n int, name, label string) { c[[2]string{name, label}] += int64(n) }
 
-// eventCounters has the counters of events that are only counted, by name and label.
-var eventCounters = map[backlog.EventKind][2]string{
-	backlog.Conflicted:       {"backlog_settlements_total", "conflict"},
-	backlog.Refused:          {"backlog_settlements_total", "refused"},
-	backlog.Unwritten:        {"backlog_settlements_total", "unwritten"},
-	backlog.Paused:           {"backlog_handler_pauses_total"},
-	backlog.UnreadableRow:    {"backlog_unreadable_rows_total"},
-	backlog.Panicked:         {"backlog_panics_total"},
-	backlog.StoreUnavailable: {"backlog_store_unavailable_total"},
-	backlog.OnDeadFailed:     {"backlog_on_dead_failures_total"},
-	backlog.LockLost:         {"backlog_lock_lost_total"},
-	backlog.ClockSetBack:     {"backlog_clock_set_back_total"},
-	backlog.StateFailed:      {"backlog_state_failures_total"},
+// An eventCounter is the counter of an event, and its label; "": it has none.
+type eventCounter struct {
+	name  string
+	label string
+}
+
+// eventCounters has the counters of events that are only counted.
+var eventCounters = map[backlog.EventKind]eventCounter{
+	backlog.Conflicted:       {name: "backlog_settlements_total", label: "conflict"},
+	backlog.Refused:          {name: "backlog_settlements_total", label: "refused"},
+	backlog.Unwritten:        {name: "backlog_settlements_total", label: "unwritten"},
+	backlog.Paused:           {name: "backlog_handler_pauses_total"},
+	backlog.UnreadableRow:    {name: "backlog_unreadable_rows_total"},
+	backlog.Panicked:         {name: "backlog_panics_total"},
+	backlog.StoreUnavailable: {name: "backlog_store_unavailable_total"},
+	backlog.OnDeadFailed:     {name: "backlog_on_dead_failures_total"},
+	backlog.LockLost:         {name: "backlog_lock_lost_total"},
+	backlog.ClockSetBack:     {name: "backlog_clock_set_back_total"},
+	backlog.StateFailed:      {name: "backlog_state_failures_total"},
 }
 
 // New returns Metrics with all counters at zero.
@@ -209,7 +215,7 @@ func (m *Metrics) Observe(ev backlog.Event) {
 		return
 	}
 	if c, ok := eventCounters[ev.Kind]; ok {
-		m.counts.add(1, c[0], c[1])
+		m.counts.add(1, c.name, c.label)
 	}
 	switch ev.Kind {
 	case backlog.Settled:

@@ -126,16 +126,16 @@ func (r *Refresh) Check(fail func(field, problem string)) {
 	if r.Expr != "" && !r.readExpr(fail) {
 		return
 	}
-	given := 0
-	for _, is := range []bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""} {
-		if is {
-			given++
+	settings := 0 // that say when
+	for _, isGiven := range []bool{r.RRule != mapping.Rule{}, r.Every != 0, r.Schedule != ""} {
+		if isGiven {
+			settings++
 		}
 	}
 	switch {
-	case given == 0:
+	case settings == 0:
 		fail("every", "missing, and so are rrule and schedule; say when, such as every: 2h")
-	case given > 1:
+	case settings > 1:
 		fail("every", "rrule, every and schedule each say when; keep one of them")
 	}
 	if r.Every < 0 {

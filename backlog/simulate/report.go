@@ -347,10 +347,10 @@ func (f *Figure) Change(was, will *Report) string {
 	switch {
 	case f.Text(will) == "-":
 		return "gone"
-	case before != 0:
-		return fmt.Sprintf("%+.1f%%", 100*float64(after-before)/float64(before))
+	case before == 0:
+		return "new"
 	}
-	return "new"
+	return fmt.Sprintf("%+.1f%%", 100*float64(after-before)/float64(before))
 }
 
 // AttemptsText returns the attempts under the policy as a table for people.

@@ -197,7 +197,7 @@ func (t *layout) laneScans(lane backlog.Lane) (list []laneScan) {
 			continue
 		}
 		for _, c := range t.lanes[lane].classes {
-			list = append(list, laneScan{i, c})
+			list = append(list, laneScan{state: i, waitClass: c})
 		}
 	}
 	return list

@@ -20,7 +20,7 @@ type refusedWrite struct {
 	write batchUpdate
 	place string       // the setting that says what is written
 	said  string       // by the database
-	judge db.GuardKind // what refused the write
+	rule  db.GuardKind // the kind of rule that refused the write
 	name  string       // of the guard or column, see [db.Fault]
 	error              // for people, in case it is about every row
 }
@@ -34,7 +34,7 @@ func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 	shown := w.shown(t.text)
 	u := &refusedWrite{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
-	u.judge, u.name = t.db.GuardOf(err)
+	u.rule, u.name = t.db.GuardOf(err)
 	switch {
 	case t.db.IsTransient(err):
 		return err
@@ -50,7 +50,7 @@ func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 // refusedByTrigger returns the error of a write that a trigger has undone or changed. err says so for
 // people.
 func (t *Table) refusedByTrigger(place string, w batchUpdate, err error) error {
-	return &refusedWrite{write: w, place: place, said: err.Error(), judge: db.Trigger, error: err}
+	return &refusedWrite{write: w, place: place, said: err.Error(), rule: db.Trigger, error: err}
 }
 
 // everyRow returns a refusal that is the same for every row.
@@ -61,34 +61,42 @@ func everyRow(hint, format string, args ...any) error {
 // refusalOf returns a [*backlog.Refusal] that says which rows the database would refuse too. It
 // concludes that from the columns that the refusing guard reads.
 func (t *Table) refusalOf(ctx context.Context, u *refusedWrite) error {
-	r := &backlog.Refusal{Reach: backlog.OneRow, Err: u.error}
-	var because []string
-	guards := t.guardsOf(ctx, u)
-	switch {
-	case u.judge == db.Unique:
-	case len(guards) > 0:
-		r.Reach, because = t.reach(u.write, guards)
-		if u.judge == db.ForeignKey && r.Reach == backlog.HandlerDecides {
-			r.Reach = backlog.OneRow
-		}
-	case u.judge == db.NotNull, u.judge == db.Type:
-		r.Reach, because = t.reach(u.write, []db.Guard{{Columns: []string{u.name}}})
-	case u.judge == db.Overflow && !u.write.counts():
-		r.Reach = backlog.EveryRow
+	reach, because := t.reachOf(ctx, u)
+	isBeforeHandler := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew
+	if isBeforeHandler && reach == backlog.HandlerDecides { // no handler can change it any more
+		reach = backlog.OneRow
 	}
 	shown := u.write.shown(t.text)
-	isBeforeHandler := u.write.target == backlog.RowOther || u.write.target == backlog.RowNew
-	switch {
-	case isBeforeHandler && r.Reach == backlog.HandlerDecides:
-		r.Reach = backlog.OneRow
-	case r.Reach == backlog.HandlerDecides:
-		r.Err = problem("see that the handler writes what is asked for before it ends",
+	why := u.error
+	switch reach {
+	case backlog.HandlerDecides:
+		why = problem("see that the handler writes what is asked for before it ends",
 			"%s: table %s takes %s only by what the row has in %s, which the handler may write: %s", u.place, t.m.Name, shown, strings.Join(because, ", "), u.said)
+	case backlog.OneRow:
+		why = problem("look at the row, and at what the table asks of it", "%s: this row does not take %s: %s", u.place, shown, u.said)
 	}
-	if r.Reach == backlog.OneRow {
-		r.Err = problem("look at the row, and at what the table asks of it", "%s: this row does not take %s: %s", u.place, shown, u.said)
+	return &backlog.Refusal{Reach: reach, Err: why}
+}
+
+// reachOf returns which rows the database would refuse too, and the columns on which that depends
+// where the handler decides it.
+func (t *Table) reachOf(ctx context.Context, u *refusedWrite) (reach backlog.Reach, because []string) {
+	guards := t.guardsOf(ctx, u)
+	switch {
+	case u.rule == db.Unique:
+		return backlog.OneRow, nil
+	case len(guards) > 0:
+		reach, because = t.reach(u.write, guards)
+		if u.rule == db.ForeignKey && reach == backlog.HandlerDecides {
+			reach = backlog.OneRow
+		}
+		return reach, because
+	case u.rule == db.NotNull, u.rule == db.Type:
+		return t.reach(u.write, []db.Guard{{Columns: []string{u.name}}})
+	case u.rule == db.Overflow && !u.write.counts():
+		return backlog.EveryRow, nil
 	}
-	return r
+	return backlog.OneRow, nil
 }
 
 // anyColumn stands for the columns of a guard that reads the row as a whole.
@@ -179,7 +187,7 @@ const guardsLifetime = 10 * time.Second
 // guardsOf returns the guards that may have refused the write. It returns none if the user is
 // not allowed to see them, or if the refusal came from a column type.
 func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
-	if u.judge == db.Unique || u.judge == db.Overflow {
+	if u.rule == db.Unique || u.rule == db.Overflow {
 		return nil
 	}
 	all, err := t.guards.get(func() ([]db.Guard, error) {
@@ -194,16 +202,16 @@ func (t *Table) guardsOf(ctx context.Context, u *refusedWrite) []db.Guard {
 		return slices.DeleteFunc(slices.Clone(all), func(g db.Guard) bool { return g.Kind != kind || !matches(g) })
 	}
 	hasName := func(g db.Guard) bool { return g.Name == "" || strings.EqualFold(g.Name, u.name) }
-	if u.judge == db.Check || u.judge == db.ForeignKey {
-		if found := guardsOf(u.judge, hasName); len(found) > 0 {
+	if u.rule == db.Check || u.rule == db.ForeignKey {
+		if found := guardsOf(u.rule, hasName); len(found) > 0 {
 			return found
 		}
 	}
 	isOurColumn := u.name == "" || u.write.sets(t.text.Quote(u.name))
-	if u.judge == db.Type && isOurColumn {
+	if u.rule == db.Type && isOurColumn {
 		return nil
 	}
-	if u.judge == db.NotNull && t.writesNull(u.write, u.name) {
+	if u.rule == db.NotNull && t.writesNull(u.write, u.name) {
 		return nil
 	}
 	// What remains is a trigger, or a guard of a table that a trigger writes to.

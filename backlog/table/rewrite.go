@@ -38,22 +38,25 @@ type rewriting struct {
 // rewrite writes the rows and returns their number. After an error some groups are written.
 func (t *Table) rewrite(ctx context.Context, x rewriting) (total int, err error) {
 	for rows, err := range x.groups {
+		goOn := true
+		if err == nil && x.confirm != nil {
+			rows, goOn, err = t.confirmed(ctx, &x, rows)
+		}
 		if err != nil {
 			return total, err
 		}
-		more := true
-		if x.confirm != nil {
-			rows, more, err = t.confirmed(ctx, &x, rows)
-		}
-		if err == nil && len(rows) > 0 {
-			rows, err = t.rewriteGroup(context.WithoutCancel(ctx), &x, rows, false)
-			total += len(rows)
-			if x.written != nil && len(rows) > 0 {
-				x.written(rows)
+		if len(rows) > 0 {
+			written, err := t.rewriteGroup(context.WithoutCancel(ctx), &x, rows, false)
+			total += len(written)
+			if x.written != nil && len(written) > 0 {
+				x.written(written)
+			}
+			if err != nil {
+				return total, err
 			}
 		}
-		if err != nil || !more {
-			return total, cmp.Or(err, ctx.Err())
+		if !goOn {
+			break
 		}
 	}
 	return total, ctx.Err()
