@@ -28,6 +28,10 @@ type server struct {
 	busyTimeout time.Duration // how long a statement waits for a lock of another program; see also pollTimeout
 	readOnly    bool          // nothing may be changed, so no lock file is created
 	foreignPool *sql.DB       // the pool of the calling program that is used; nil: this package opens the pools
+
+	// neverWaitsInside says that no statement inside a transaction waits for a lock: the journal is
+	// a write-ahead log, which other programs cannot change while the file is open.
+	neverWaitsInside bool
 }
 
 // pollTimeout is how long a connection waits for a lock where package db asks again.
@@ -64,17 +68,26 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 	if err == nil {
 		out.Planner, err = s.open(mode, quick, 1)
 	}
-	if err == nil && !o.ReadOnly {
+	if err == nil && o.Create { // the pool creates the file
 		out.Write, err = s.open(mode, params(synchronous, s.busyTimeout), 1)
 	}
 	if err != nil {
 		return nil, err
 	}
-	pool := out.Read
-	if o.Create {
-		pool = out.Write // it creates the file
-	}
+	pool := cmp.Or(out.Write, out.Read)
 	err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(new(int64))
+	var journal string
+	if err == nil {
+		err = pool.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal)
+	}
+	if err == nil && out.Write == nil && !o.ReadOnly {
+		s.neverWaitsInside = journal == "wal"
+		timeout := s.busyTimeout
+		if s.neverWaitsInside {
+			timeout = s.pollTimeout()
+		}
+		out.Write, err = s.open(mode, params(synchronous, timeout), 1)
+	}
 	if err != nil {
 		out.Close()
 		denied := s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened")
@@ -160,8 +173,11 @@ func parse(rawURL string) (path, synchronous string, err error) {
 
 // Begin implements db.Server. It waits for the write lock only for a moment, because package db asks
 // again. The statements of the transaction may wait longer: before it commits, SQLite admits no new
-// readers and waits for the present ones.
+// readers and waits for the present ones, unless the journal is a write-ahead log.
 func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	if s.neverWaitsInside {
+		return s.beginImmediate(ctx, conn)
+	}
 	if err := setBusyTimeout(ctx, conn, s.pollTimeout()); err != nil {
 		return nil, err
 	}
