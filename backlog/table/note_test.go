@@ -76,17 +76,7 @@ func TestNotesOfFixedLength(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	db, err := openDB(ctx, rawURL, table.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	m := plainMapping()
-	m.LastError = "last_error"
-	s, err := table.New(ctx, db, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openWithNotes(t, rawURL)
 	var group []backlog.Settlement
 	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
 	page, err := s.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Now: now, Limit: 2})
@@ -111,6 +101,14 @@ func TestNotesOfFixedLength(t *testing.T) {
 	}
 }
 
+// openWithNotes opens the table, which keeps the last error of a record.
+func openWithNotes(t *testing.T, rawURL string) *table.Table {
+	t.Helper()
+	m := plainMapping()
+	m.LastError = "last_error"
+	return tableServer{url: rawURL}.open(t, m)
+}
+
 // wantNote has the only record of an empty table fail.
 func wantNote(t *testing.T, plain *sql.DB, rawURL, text, want string) {
 	t.Helper()
@@ -118,17 +116,7 @@ func wantNote(t *testing.T, plain *sql.DB, rawURL, text, want string) {
 	if _, err := plain.Exec(sqlNames(rawURL, `INSERT INTO "BACKLOG" (id, status, date_inserted) VALUES (1, 'NEW', '2026-01-01 00:00:00')`)); err != nil {
 		t.Fatal(err)
 	}
-	db, err := openDB(ctx, rawURL, table.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	m := plainMapping()
-	m.LastError = "last_error"
-	s, err := table.New(ctx, db, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openWithNotes(t, rawURL)
 	e := &backlog.Engine{Store: s, Handler: backlog.HandlerFunc(func(context.Context, *backlog.Record) error { return errors.New(text) })}
 	r, err := e.Pass(ctx, backlog.Pass{Tier: "all", MaxAge: 24 * time.Hour, Now: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)})
 	if err != nil || r.Failed != 1 || r.Refused != 0 {
