@@ -171,3 +171,15 @@ var rowStates = [...]string{
 // String returns the configuration's word: "new", "error", "success", "dead";
 // or "other".
 func (s RowState) String() string { return rowStates[s] }
+
+// After returns the state whose status a row gets when its attempt has ended with the target s.
+// While another start is planned, a success makes the row new again, and no row is dead.
+func (s RowState) After(startsAgain bool) RowState {
+	switch {
+	case s == RowSuccess && startsAgain:
+		return RowNew
+	case s == RowDead && startsAgain:
+		return RowError
+	}
+	return s
+}

@@ -490,21 +490,20 @@ func (s *Store) recordOutcome(e *entry, g *backlog.Settlement) {
 	}
 	e.Attempts++
 	startsAgain := !e.Memory.Next.IsZero()
-	e.Status = s.statusAfter(g.Target, startsAgain)
+	e.Status = s.statusOf(g.Target.After(startsAgain))
 	if g.Target != backlog.RowSuccess {
 		e.LastError = g.Error
 	}
 }
 
-// statusAfter returns the status of a row whose attempt has ended with the target. While another
-// start is planned, a success makes the row new again, and no row is dead.
-func (s *Store) statusAfter(target backlog.RowState, startsAgain bool) string {
-	switch {
-	case target == backlog.RowSuccess && startsAgain:
+// statusOf returns the status of a row in the state.
+func (s *Store) statusOf(state backlog.RowState) string {
+	switch state {
+	case backlog.RowNew:
 		return s.o.New[0]
-	case target == backlog.RowSuccess:
+	case backlog.RowSuccess:
 		return s.o.Success
-	case target == backlog.RowDead && !startsAgain:
+	case backlog.RowDead:
 		return cmp.Or(s.o.Dead, s.o.Error)
 	}
 	return s.o.Error

@@ -287,7 +287,7 @@ func (t attemptWriter) tryOnRow(ctx context.Context, tx *sql.Tx, steps []backlog
 // settlement's memory to a row, and what the row remembers afterwards. The row remembers now,
 // which differs from from if the row was saved in between.
 //
-// The end of an attempt also writes a status, see [stateAfter]. The targets RowNew and RowOther
+// The end of an attempt also writes a status, see [backlog.RowState.After]. The targets RowNew and RowOther
 // are not the end of an attempt.
 func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) (w batchUpdate, after backlog.Memory) {
 	old := *from
@@ -304,7 +304,7 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 	endsAttempt := s.Target != backlog.RowNew && s.Target != backlog.RowOther
 	if endsAttempt {
 		startsAgain := !after.Next.IsZero()
-		w.set = append(w.set, t.updates[stateAfter(s.Target, startsAgain)].status...)
+		w.set = append(w.set, t.updates[s.Target.After(startsAgain)].status...)
 	}
 	if len(w.set) == 0 {
 		return w, after
@@ -317,18 +317,6 @@ func (t *layout) refreshWrite(s *backlog.Settlement, from, now *backlog.Memory) 
 	w.text = t.updateSQL(w.set, t.text.KeyIn(t.key, 1))
 	w.args = db.AppendKeys(w.args, s.Record.Key)
 	return w, after
-}
-
-// stateAfter returns the state whose status a row gets when its attempt has ended with the
-// target. While another start is planned, a success makes the row new again, and no row is dead.
-func stateAfter(target backlog.RowState, startsAgain bool) backlog.RowState {
-	switch {
-	case target == backlog.RowSuccess && startsAgain:
-		return backlog.RowNew
-	case target == backlog.RowDead && startsAgain:
-		return backlog.RowError
-	}
-	return target
 }
 
 // targets implements [writer].
