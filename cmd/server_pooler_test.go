@@ -158,6 +158,19 @@ func TestPostgresPooler(t *testing.T) {
 		t.Errorf("records were handed out without a lock: %v", deeds)
 	}
 	s.passes(at)
+
+	// A CHECK notes how long each write may wait for a lock.
+	s.mustExec("CREATE TABLE limits (lock_timeout text)")
+	s.mustExec(`CREATE FUNCTION note_limit() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN
+		INSERT INTO limits VALUES (current_setting('lock_timeout'));
+		RETURN true;
+	END $$`)
+	s.mustExec(`ALTER TABLE "BACKLOG" ADD CHECK (status <> 'SUCCESS' OR note_limit()) NOT VALID`)
+	s.mustExec(`UPDATE "BACKLOG" SET status = 'NEW'`) // of one state, which one statement could write
+	s.passes(at)
+	if got := strings.TrimSpace(s.rows("SELECT DISTINCT lock_timeout FROM limits")); got != "2s" {
+		t.Errorf("writes wait for locks for %q, want 2s", got)
+	}
 }
 
 // wantFindings asserts what check says is wrong, and of what it speaks at all

@@ -427,7 +427,7 @@ func (t *Table) lockRows(
 ) (map[uint64]*backlog.Memory, error) {
 	var where conditions
 	keys := lists.Map(group, func(s backlog.Settlement) backlog.Key { return s.Record.Key })
-	where.add(t.text.KeyIn(t.key, len(group)), db.AppendKeys(nil, keys...))
+	where.add(t.keyIn(keys...))
 	q := t.recordsQuery(where, t.selected.bareExprs)
 	q.lock = t.text.LockRow + noWait
 	list, err := t.records(ctx, tx, q, math.MaxInt)

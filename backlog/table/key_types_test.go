@@ -2,11 +2,15 @@ package table_test
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/table"
+	"backlog/backlog/table/postgres"
+	"backlog/internal/testkit"
 )
 
 // wantKeyRefused checks what is said of the key, before anything is read.
@@ -80,6 +84,48 @@ func TestGroupsByKeysOfAnyType(t *testing.T) {
 			var written int
 			if err := s.plain.QueryRow(`SELECT count(*) FROM "BACKLOG" WHERE status = 'SUCCESS'`).Scan(&written); err != nil || written != last {
 				t.Errorf("%d rows are written, want %d, %v", written, last, err)
+			}
+		})
+	}
+}
+
+// TestGroupsAreReadCommitted: a group is written in READ COMMITTED, whatever the sessions of a
+// pool have.
+func TestGroupsAreReadCommitted(t *testing.T) {
+	for _, name := range []string{"a pool of its own", "a pool of the calling program"} {
+		t.Run(name, func(t *testing.T) {
+			s := newPostgresSchema(t,
+				"CREATE TABLE levels (level text)",
+				`CREATE FUNCTION note_level() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+					INSERT INTO levels VALUES (current_setting('transaction_isolation'));
+					RETURN true;
+				END $$`,
+				`CREATE TABLE "BACKLOG" (id int PRIMARY KEY, status text, date_inserted timestamptz, CHECK (status = 'NEW' OR note_level()))`,
+				`INSERT INTO "BACKLOG" VALUES (1, 'NEW', '2026-02-10'), (2, 'NEW', '2026-02-10')`)
+			address := s.with(func(u *url.URL) {
+				q := u.Query()
+				q.Set("default_transaction_isolation", "serializable")
+				q.Set("timezone", "UTC")
+				q.Set("row_security", "off")
+				u.RawQuery = q.Encode()
+			})
+			var store *table.Table
+			if name == "a pool of its own" {
+				store = tableServer{"PostgreSQL", s.plain, address}.open(t, plainMapping())
+			} else {
+				var err error
+				store, err = table.OpenDB(t.Context(), testkit.OpenPool(t, "pgx", address), postgres.Dialect, plainMapping(), noon)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			left, err := store.Settle(t.Context(), successes(lane(t, store, backlog.Fresh)))
+			if len(left) > 0 || err != nil {
+				t.Fatal(left, err)
+			}
+			var levels string
+			if err := s.plain.QueryRow("SELECT string_agg(DISTINCT level, ' ') FROM levels").Scan(&levels); err != nil || levels != "read committed" {
+				t.Errorf("rows were written in %q, %v", levels, err)
 			}
 		})
 	}

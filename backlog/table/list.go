@@ -302,7 +302,7 @@ func (t *Table) selectedByKey(ctx context.Context, c selection, exprs []string) 
 	return func(yield func([][]any, error) bool) {
 		where := t.unsearched(c.inAnyState())
 		if len(c.Keys) > 0 {
-			where.add(t.text.KeyIn(t.key, len(c.Keys)), db.AppendKeys(nil, c.Keys...))
+			where.add(t.keyIn(c.Keys...))
 		}
 		remaining := cmp.Or(c.Limit, math.MaxInt)
 		hasOtherCause := func(row []any) bool { return c.Cause != nil && !c.Cause(lastError(row)) }

@@ -134,7 +134,7 @@ func (t *layout) rewriteUpdate(x *rewriting, rows [][]any) (string, []any) {
 // unwritten returns the conditions that the rows meet until they are written.
 func (t *layout) unwritten(x *rewriting, rows [][]any) (conds conditions) {
 	conds.add(t.text.WithoutIndex(x.all()), x.args)
-	conds.add(t.text.KeyIn(t.key, len(rows)), db.AppendKeys(nil, lists.Map(rows, t.keyOf)...))
+	conds.add(t.keyIn(lists.Map(rows, t.keyOf)...))
 	return conds
 }
 

@@ -115,9 +115,23 @@ func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns [
 	return values, err
 }
 
+// keyIn returns the condition that a row has one of the keys, and its arguments.
+func (t *layout) keyIn(keys ...backlog.Key) (cond string, args []any) {
+	if len(keys) > 1 && t.bindsKeyArrays() {
+		values := lists.Map(keys, func(k backlog.Key) any { return k.Part(0) })
+		cond, array := t.text.ValueIn(t.keyColumns[0], values)
+		return cond, []any{array}
+	}
+	return t.text.KeyIn(t.key, len(keys)), db.AppendKeys(nil, keys...)
+}
+
+// bindsKeyArrays reports whether several keys are one argument, so that the condition has the same
+// text for any number of them.
+func (t *layout) bindsKeyArrays() bool { return t.text.Arrays && len(t.key) == 1 }
+
 // withKey returns the condition of the row with the key.
 func (t *layout) withKey(k backlog.Key) (conds conditions) {
-	conds.add(t.text.KeyIn(t.key, 1), db.AppendKeys(nil, k))
+	conds.add(t.keyIn(k))
 	return conds
 }
 

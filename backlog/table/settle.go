@@ -83,7 +83,7 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			return len(writes) > 0, err
 		},
 		single: func() *batchUpdate {
-			if len(writes) == 1 && len(writes[0].rows) == len(group) && t.canWriteSingle() {
+			if len(writes) == 1 && len(writes[0].rows) == len(group) && t.needsNoTransaction() {
 				return &writes[0]
 			}
 			return nil
@@ -97,10 +97,10 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 	}
 }
 
-// canWriteSingle reports whether a statement may write rows outside of a transaction: there is
-// nothing to check after it, and nothing is deferred to the commit.
-func (t *layout) canWriteSingle() bool {
-	return t.text.WriteAll != "" && len(t.catalog.Triggers) == 0 && !t.catalog.HasDeferred
+// needsNoTransaction reports whether nothing is to be checked after a statement that writes rows,
+// and nothing is deferred to the commit.
+func (t *layout) needsNoTransaction() bool {
+	return len(t.catalog.Triggers) == 0 && !t.catalog.HasDeferred
 }
 
 // prepareBatches prepares the statements that write the batches, and returns them. For a batch
@@ -454,7 +454,16 @@ func setSQL(set []setClause) string {
 // asRead returns the conditions of the rows that are as they were read.
 func (t *layout) unchangedConditions(b batch) conditions {
 	state := t.states[b.state]
-	conds := t.keyConditions(b)
+	rows := b.rows
+	if !t.bindsKeyArrays() {
+		rows = b.padded()
+	}
+	keys := make([]backlog.Key, 0, len(rows))
+	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
+		keys = append(keys, s.Record.Key)
+	}
+	var conds conditions
+	conds.add(t.keyIn(keys...))
 	conds.add(t.text.WithoutIndex(cmp.Or(state.guardCond, state.cond)), nil)
 	if t.checksFailures(b.batchKey) {
 		cond, n := t.policy.countColumn.CountIs(t.policy.count, b.failures)
@@ -465,24 +474,6 @@ func (t *layout) unchangedConditions(b batch) conditions {
 		conds.add(t.text.WithoutIndex(cond), n)
 	}
 	conds.add(t.whereUnsearched, nil)
-	return conds
-}
-
-// keyConditions returns the condition that a row is one of the batch. If the database has arrays,
-// its text is the same for any number of rows.
-func (t *layout) keyConditions(b batch) (conds conditions) {
-	if t.text.Arrays && len(t.key) == 1 && len(b.rows) > 1 {
-		keys := lists.Map(b.rows, func(s *backlog.Settlement) any { return s.Record.Key.Part(0) })
-		cond, array := t.text.ValueIn(t.keyColumns[0], keys)
-		conds.add(cond, []any{array})
-		return conds
-	}
-	rows := b.padded()
-	conds.args = make([]any, 0, len(rows)*len(t.key)+1)
-	for _, s := range slices.Backward(rows) { // a pass reads the newest first, but SQLite sorts ascending keys faster
-		conds.args = db.AppendKeys(conds.args, s.Record.Key)
-	}
-	conds.add(t.text.KeyIn(t.key, len(rows)), nil)
 	return conds
 }
 

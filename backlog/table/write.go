@@ -39,9 +39,9 @@ type groupWrite struct {
 }
 
 // writeGroup writes a group of rows in one transaction, or by one statement that is one. It
-// returns the rows that were not written: with [backlog.ErrConflict] if they are not as they were read, otherwise with the
-// error by which the database refuses them. After an error nothing is written, except that this
-// is unknown after a commitError.
+// returns the rows that were not written: with [backlog.ErrConflict] if they are not as they were
+// read, otherwise with the error by which the database refuses them. After an error nothing is
+// written, except that this is unknown after a commitError.
 //
 // First the group is written as a whole. If that fails, each row is written after a savepoint,
 // to find out which rows the database refuses.
@@ -71,23 +71,24 @@ func (t *Table) writeWhole(ctx context.Context, w *groupWrite) error {
 	}
 	if w.single != nil && !w.undo {
 		if x := w.single(); x != nil {
-			return t.writeSingle(ctx, x)
+			if text := t.db.WholeUpdate(x.text); text != "" {
+				return t.writeSingle(ctx, text, x)
+			}
 		}
 	}
 	return t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.whole(ctx, tx) })
 }
 
-// writeSingle writes all rows of the batch by one statement outside of a transaction, which saves
-// two round trips to the server. The database refuses the statement if one of the rows is not as
-// it was read.
-func (t *Table) writeSingle(ctx context.Context, x *batchUpdate) error {
+// writeSingle writes all rows of the batch by the statement of [db.Server.WholeUpdate], which
+// saves two round trips to the server. The database refuses it if one of the rows is not as it
+// was read.
+func (t *Table) writeSingle(ctx context.Context, text string, x *batchUpdate) error {
 	conn, err := t.db.Write.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	text := t.text.Rebind(fmt.Sprintf(t.text.WriteAll, x.text))
-	_, err = conn.ExecContext(ctx, text, append(x.args, len(x.rows))...)
+	_, err = conn.ExecContext(ctx, t.text.Rebind(text), append(x.args, len(x.rows))...)
 	if err != nil && !t.db.IsServerError(err) { // the connection may have broken after the commit
 		err = commitError{err}
 	}

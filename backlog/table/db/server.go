@@ -29,6 +29,10 @@ type Server interface {
 	Guards(ctx context.Context, q Querier, c *Catalog) ([]Guard, error)
 	// Begin begins a transaction that writes.
 	Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
+	// WholeUpdate returns a statement that runs an UPDATE outside of a transaction, and fails
+	// unless that writes as many rows as says an argument behind its own. It returns "" if
+	// there is none, or if a write needs the settings of Begin.
+	WholeUpdate(update string) string
 	// MayWrite returns a *Problem if nothing can be written to the database. It changes
 	// nothing.
 	MayWrite(ctx context.Context, conn *sql.Conn) error

@@ -66,9 +66,8 @@ type Text struct {
 	WarningsQuery       string   // the query for what a rollback could not undo; "": none
 	Explain             string   // the prefix that makes a query return its plan
 	CreateIndex         string
-	WriteAll            string // the format of an UPDATE that fails unless it writes as many rows as its last argument says; "": none
-	NameLength          int    // the maximum length of an index name, in bytes
-	GrantsUsage         bool   // a schema needs a GRANT too
+	NameLength          int  // the maximum length of an index name, in bytes
+	GrantsUsage         bool // a schema needs a GRANT too
 
 	Types Types
 }

@@ -163,6 +163,9 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	return conn.BeginTx(ctx, nil)
 }
 
+// WholeUpdate implements db.Server. An UPDATE cannot fail by the number of its rows.
+func (*server) WholeUpdate(string) string { return "" }
+
 // MayWrite implements db.Server. It begins a transaction that may write, which a read-only server
 // refuses.
 func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {

@@ -146,6 +146,7 @@ func (s *server) parameters(plain bool) map[string]string {
 	}
 	// Fail instead of leaving out rows silently.
 	all["row_security"] = "off"
+	all["default_transaction_isolation"] = "read committed" // as Begin has it
 	if s.options.ReadOnly {
 		all["default_transaction_read_only"] = "on"
 	}
@@ -193,6 +194,18 @@ func (s *server) Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 		return nil, err
 	}
 	return tx, nil
+}
+
+// WholeUpdate implements db.Server. Behind a pooler a write needs the time limits of Begin, and in a
+// pool of the calling program its isolation level.
+func (s *server) WholeUpdate(update string) string {
+	if s.plain.Load() || s.options.Existing != nil {
+		return ""
+	}
+	// The server logs the error, so it explains itself. The count keeps the planner from computing the cast.
+	const otherwise = "'backlog: another program has changed rows of this group, so they are written one by one: ' || count(*)"
+	return "WITH written AS (" + update + " RETURNING 1) SELECT CASE WHEN count(*) = CAST(? AS bigint) THEN 1 " +
+		"ELSE CAST(" + otherwise + " AS integer) END FROM written"
 }
 
 // MayWrite implements db.Server.

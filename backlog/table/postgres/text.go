@@ -24,9 +24,6 @@ var text = db.Text{
 	// already. If such a column came first, the columns behind it would limit nothing, and each page
 	// would read the index from its beginning.
 	PartialIndexes: true, GrantsUsage: true, Arrays: true,
-	// The server logs the error, so it explains itself. The count keeps the planner from computing the cast.
-	WriteAll: "WITH written AS (%s RETURNING 1) SELECT CASE WHEN count(*) = CAST(? AS bigint) THEN 1 " +
-		"ELSE CAST('backlog: another program has changed rows of this group, so they are written one by one: ' || count(*) AS integer) END FROM written",
 	BeginPlan: "BEGIN", Explain: "EXPLAIN ", NameLength: 63,
 	// Other sessions may write during the creation.
 	CreateIndex: "CREATE INDEX CONCURRENTLY IF NOT EXISTS",

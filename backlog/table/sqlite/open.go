@@ -220,6 +220,9 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// WholeUpdate implements db.Server. A transaction costs no round trips.
+func (*server) WholeUpdate(string) string { return "" }
+
 // MayWrite implements db.Server. It writes a value that is there already, and rolls back. This takes
 // the write lock and creates a journal, for which the folder must be writable too.
 func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
