@@ -121,7 +121,7 @@ func TestAccess(t *testing.T) {
 	s.refuses(1, "backlog: the lock file cannot be opened: ", "once", "--max-age", "1d")
 	s.refuses(1, "FAIL  rights      the database backlog.db cannot be written to: attempt to write a readonly database", "check")
 	s.refuses(1, "cure: give this user the right to write the file, and to create others in its folder\n", "check")
-	s.refuses(0, "up to 1d            1      0", "status")
+	s.refuses(0, "up to 1d          1      0", "status")
 	s.refuses(0, "1 record would be handled, in this order\n", "once", "--max-age", "1d", "--dry-run")
 	s.refuses(0, "due           yes: ", "explain", "1")
 	s.refuses(0, "1 pending record in the table", "simulate", "--live", "--for", "1h")

@@ -122,7 +122,11 @@ func (k *checker) failed(name string, err error) bool {
 
 // checkTable checks a configuration with a table, from the handler to a trial of each outcome.
 func (k *checker) checkTable(ctx context.Context) {
-	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, redactedURL(k.cfg.Database))
+	database := redactedURL(k.cfg.Database)
+	if k.cfg.Database == config.DefaultDatabase {
+		database += ", which is the default"
+	}
+	k.AddGood("config", "%s: %s, table %s, %s", k.g.Config, inspect.Plural(len(k.cfg.Tiers.Tiers()), "tier"), k.cfg.Table.Name, database)
 	handler, onDead := k.checkHandlers(ctx)
 	k.checkState()
 	if address, err := k.g.checkPages(k.cfg); address != "" && !k.failed("web", err) {

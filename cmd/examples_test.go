@@ -22,7 +22,7 @@ web: {listen: "ADDRESS"}
 
 // exampleRows are the records of exampleConfig.
 const exampleRows = `INSERT INTO orders (id, state, created_at, attempts, last_error) VALUES
-	(4, 'failed', datetime('now', '-2 hours'), 3, 'no such user'),
+	(2, 'failed', datetime('now', '-2 hours'), 3, 'no such user'),
 	(7, 'failed', datetime('now', '-3 hours'), 3, 'connection refused'),
 	(8, 'open', datetime('now', '-2 hours'), 0, NULL),
 	(9, 'lost', datetime('now', '-8 days'), 9, 'connection refused'),

@@ -16,7 +16,7 @@ func newInit(g *globalOptions) *cobra.Command {
 		Short: "Create what is missing: indexes, a policy's columns and, on request, the table",
 		RunE:  func(c *cobra.Command, _ []string) error { return runInit(c.Context(), onlyPrint, createTable, g) },
 	}
-	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if there is none, and the database file")
+	c.Flags().BoolVar(&createTable, "create-table", false, "create the table if it does not exist, and the database file")
 	c.Flags().BoolVar(&onlyPrint, "print", false, "print the SQL and do nothing")
 	return c
 }

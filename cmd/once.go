@@ -124,7 +124,7 @@ func (o *OnceOptions) notStarted(g *globalOptions, log *slog.Logger, now time.Ti
 	case locked && o.Wait == 0:
 		return fmt.Errorf("%w (--wait 30s waits for it)", err)
 	case o.Due && err == nil:
-		return o.printNothing(g, now, "nothing is due: another process has run it")
+		return o.printNothing(g, now, "no tier is due: another process has run its pass")
 	}
 	return err
 }
@@ -435,7 +435,15 @@ func (o *OnceOptions) duePass(
 			log.Warn(stateUnusable, "error", err)
 		}
 	}
-	return backlog.Pass{}, o.printNothing(g, now, "nothing is due")
+	return backlog.Pass{}, o.printNothing(g, now, "no tier is due"+nextTick(cfg.Tiers, now))
+}
+
+// nextTick returns a note on the first tick after now, "" if no tier ticks any more.
+func nextTick(s *tiers.Schedule, now time.Time) string {
+	for t := range inspect.Ticks(s, now, time.Time{}, 1) {
+		return fmt.Sprintf("; the next tick is at %v, of the tier %s", t.At, inspect.Shown(t.Tier))
+	}
+	return ""
 }
 
 // printNothing prints why no pass runs, as JSON the report of an empty one.

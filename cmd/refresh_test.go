@@ -449,7 +449,7 @@ func TestAttemptsByUID(t *testing.T) {
 		}
 	}
 	s.step("10:00 pass")
-	if _, err := s.run("retry", "8"); err == nil || !strings.Contains(err.Error(), "some of these records cannot be put back to new\n  8: there is no such record") {
+	if _, err := s.run("retry", "8"); err == nil || !strings.Contains(err.Error(), "this record cannot be put back to new\n  8: there is no such record") {
 		t.Errorf("got %v", err)
 	}
 	s.step("10:05 retry: 10:05 0 -")

@@ -141,7 +141,7 @@ func TestNamesWorkSideBySide(t *testing.T) {
 		if !eventually(func() bool { return s.count("SUCCESS") == 20 }) {
 			t.Fatalf("sms is not done:\n%s", b.log)
 		}
-		if out := s.mustRun("status", "--config", "sms.yaml"); !strings.Contains(out, fmt.Sprintf("a daemon works: process %d", b.cmd.Process.Pid)) || !strings.Contains(out, "name: sms") {
+		if out := s.mustRun("status", "--config", "sms.yaml"); !strings.Contains(out, fmt.Sprintf("a daemon is running: process %d", b.cmd.Process.Pid)) || !strings.Contains(out, "name: sms") {
 			t.Errorf("status of sms:\n%s", out)
 		}
 		if out := s.mustRun("status", "--config", "mail.yaml", "--json"); !strings.Contains(out, fmt.Sprintf(`"pid":%d`, a.cmd.Process.Pid)) || !strings.Contains(out, `"name":"mail"`) {

@@ -296,16 +296,26 @@ func unknownFlagError(c *cobra.Command, e *pflag.NotExistError) error {
 		return fmt.Errorf("unknown flag: -%s; put an ID that begins with a dash behind --, as in: %s -- -%[1]s", short, c.CommandPath())
 	case len(short) > 1:
 		return fmt.Errorf("unknown flag: -%s; write two dashes before a name of more than one letter", leadingWord().FindString(short))
-	case short != "":
-		return fmt.Errorf("unknown flag: -%s", leadingWord().FindString(short))
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	help := "`" + c.CommandPath() + " --help` lists the flags"
+	if short != "" {
+		letter := leadingWord().FindString(short)
+		startsWithLetter := func(name string) bool { return strings.HasPrefix(name, letter) }
+		if i := slices.IndexFunc(names, startsWithLetter); letter != "" && i >= 0 {
+			return fmt.Errorf("unknown flag: -%s; did you mean --%s? %s", letter, names[i], help)
+		}
+		return fmt.Errorf("unknown flag: -%s; %s", letter, help)
+	}
 	given := leadingWord().FindString(e.GetSpecifiedName())
+	if given == "id" && strings.HasSuffix(c.Long, idHelp) {
+		return fmt.Errorf("unknown flag: --id; write the ID alone, as in: %s 4", c.CommandPath())
+	}
 	if near := mapping.Near(given, names); near != "" && near != given {
 		return fmt.Errorf("unknown flag: --%s; did you mean --%s?", given, near)
 	}
-	return fmt.Errorf("unknown flag: --%s", given)
+	return fmt.Errorf("unknown flag: --%s; %s", given, help)
 }
 
 // plainValue matches the value of a flag that errors may show: no URL.

@@ -138,7 +138,7 @@ func lengthOf(number, unit string) (time.Duration, error) {
 	case strings.HasPrefix(unit, "y"):
 		return 0, errors.New("a year has no fixed length, write 365d")
 	case !known:
-		return 0, fmt.Errorf("unknown unit %q", unit)
+		return 0, fmt.Errorf("unknown unit %q, want one such as s, m, h, d or w", unit)
 	}
 	d, err := time.ParseDuration(number + u.name)
 	if err != nil || d > math.MaxInt64/u.times {

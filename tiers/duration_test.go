@@ -88,7 +88,7 @@ func TestParseDurationRefuses(t *testing.T) {
 		"1h30":                     "30 has no unit, such as s, m, h, d or w",
 		"1..5h":                    `"1..5" is not a number`,
 		".h":                       `"." is not a number`,
-		"5 fortnights":             `unknown unit "fortnights"`,
+		"5 fortnights":             `unknown unit "fortnights", want one such as s, m, h, d or w`,
 		"1 month":                  month,
 		"3mo":                      month,
 		"monthly":                  month,

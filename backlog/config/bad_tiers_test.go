@@ -16,7 +16,7 @@ var badTiers = badFiles{
 	"duration": {
 		`1: handler.timeout: invalid duration "30": 30 has no unit, such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
 		`2: shutdown_timeout: invalid duration "1 month": a month has no fixed length, write 30d; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
-		`5: tiers[0].every: invalid duration "5x": unknown unit "x"; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
+		`5: tiers[0].every: invalid duration "5x": unknown unit "x", want one such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
 		`6: tiers[0].offset: invalid duration "soon": want numbers and units, such as 5m or 1d12h; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
 		`7: tiers[1].every: "555555555555555555555555555555555555555555555555555555555555…" is no duration; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
 	},

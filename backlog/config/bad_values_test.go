@@ -57,7 +57,7 @@ var badValues = badFiles{
 		"1: databas: unknown key; did you mean database?",
 		"2: max_records: must be at least 0, not -1",
 		"4: tiers[0].every: missing or zero: a tier needs every (at least 1s) or cron",
-		`5: tiers[1].max_age: invalid duration "1x": unknown unit "x"; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
+		`5: tiers[1].max_age: invalid duration "1x": unknown unit "x", want one such as s, m, h, d or w; write one such as 30s, 5m, 12h, 7d or 5 minutes`,
 	},
 	"numbers-odd": {
 		"1: max_records: must be a whole number, not 010",

@@ -36,6 +36,9 @@ import (
 // DefaultFile is the file that commands read when none is named.
 const DefaultFile = "schedule.yaml"
 
+// DefaultDatabase is the URL of the database if none is configured.
+const DefaultDatabase = "sqlite:backlog.db"
+
 // exampleFile is the example to which errors refer.
 const exampleFile = "schedule.example.yaml"
 
@@ -150,7 +153,7 @@ func Load(r io.Reader, name string, lookup func(string) (string, bool), known Kn
 // config decodes the whole file: a mapping, or just the list of tiers.
 func (v value) config() *Config {
 	c := &Config{ // the defaults
-		Database:        "sqlite:backlog.db",
+		Database:        DefaultDatabase,
 		Table:           mapping.Mapping{Name: "BACKLOG"}.WithDefaults(),
 		Handler:         defaultHandler(),
 		Policy:          Policy{Name: progressive},

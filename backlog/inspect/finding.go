@@ -75,7 +75,7 @@ func (l *Findings) CheckTiers(s *tiers.Schedule) {
 			l.AddWarning("tiers", "let it tick more often, or widen it", "the tier %s takes records up to %s old, but ticks %s: %s are too old by then and are never tried",
 				name, tiers.FormatDuration(t.MaxAge), Often(t), missed)
 		case interval > band:
-			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record is of its ages, %s to %s, for %s only: it tries few",
+			l.AddWarning("tiers", "let it tick more often, widen it, or remove it", "the tier %s ticks %s, but a record has its ages, %s to %s, for %s only: most records get no attempt in it",
 				name, Often(t), tiers.FormatDuration(youngest), tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(band))
 		}
 		makesNeedless := func(wider tiers.Tier) bool { return ticksAsOften(wider, t) }

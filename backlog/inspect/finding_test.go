@@ -44,15 +44,15 @@ func TestTiersThatLeaveRecordsUntried(t *testing.T) {
 			name:  "a wider tier that ticks often enough tries them all",
 			tiers: []tiers.Tier{every(hour, 3*hour), every(3*hour, 150*time.Minute)},
 			want: []string{
-				"the tier 1h ticks every 3h, but a record is of its ages, 0s to 1h, for 1h only: it tries few",
+				"the tier 1h ticks every 3h, but a record has its ages, 0s to 1h, for 1h only: most records get no attempt in it",
 				"the tier 1h ticks every 3h, and the wider tier 3h, which takes its records too, every 2h30m: it adds next to nothing",
-				"the tier 3h ticks every 2h30m, but a record is of its ages, 1h to 3h, for 2h only: it tries few",
+				"the tier 3h ticks every 2h30m, but a record has its ages, 1h to 3h, for 2h only: most records get no attempt in it",
 			},
 		},
 		{
 			name:  "a narrow tier that ticks often enough tries them all",
 			tiers: []tiers.Tier{every(24*hour, 5*time.Minute), every(7*24*hour, 30*24*hour)},
-			want:  []string{"the tier 7d ticks every 30d, but a record is of its ages, 1d to 7d, for 6d only: it tries few"},
+			want:  []string{"the tier 7d ticks every 30d, but a record has its ages, 1d to 7d, for 6d only: most records get no attempt in it"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,6 +24,9 @@ type Status struct {
 	Expired    int            `json:"expired"`
 	Next       []Start        `json:"next"`
 
+	// Configured are the statuses that the configuration names. nil: other columns decide too.
+	Configured []string `json:"-"`
+
 	now time.Time
 }
 
@@ -87,10 +90,10 @@ func (s *Status) Lines() (rows Grid) {
 	} else {
 		rows.Add("STATUS\tRECORDS")
 		for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
-			rows.Add("%s\t%d", Shown(name), s.Counts[name])
+			rows.Add("%s\t%d%s", Shown(name), s.Counts[name], s.leftAlone(name))
 		}
 		rows.Add("\nPENDING\tFRESH\tFAILED\tOLDEST")
-		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, Ages: "older: never tried"}) {
+		for _, b := range append(s.Bands, TierBand{Band: s.Beyond, Ages: "older: not tried"}) {
 			oldest := "-"
 			if t := time.Time(b.Oldest); !t.IsZero() {
 				oldest = Shortly(s.now.Sub(t)) + " old"
@@ -102,9 +105,9 @@ func (s *Status) Lines() (rows Grid) {
 			format string
 		}{
 			{s.Waiting, "not eligible yet\t%d\t\t"},
-			{s.Expired, "past their own time: never tried\t%d\t\t"},
-			{s.Unreadable, "without a date that can be read: never tried\t%d\t\t"},
-			{s.Exhausted, "out of retries: never tried again\t-\t%d\t-"},
+			{s.Expired, "past their own time: not tried\t%d\t\t"},
+			{s.Unreadable, "without a date that can be read: not tried\t%d\t\t"},
+			{s.Exhausted, "out of retries: not tried\t-\t%d\t-"},
 		} {
 			if others.n > 0 {
 				rows.Add(others.format, others.n)
@@ -116,6 +119,18 @@ func (s *Status) Lines() (rows Grid) {
 		rows.Add("%v\t%s", n.At, Shown(n.Tier))
 	}
 	return rows
+}
+
+// leftAlone returns a note for people about a status that the configuration does not name, so that passes
+// do not touch its rows. The database may ignore capitals and spaces; so does this.
+func (s *Status) leftAlone(status string) string {
+	isStatus := func(configured string) bool {
+		return strings.EqualFold(strings.TrimSpace(status), strings.TrimSpace(configured))
+	}
+	if s.Configured == nil || slices.ContainsFunc(s.Configured, isStatus) {
+		return ""
+	}
+	return "\tnot under statuses: left alone"
 }
 
 // Counts are the numbers of records in a table at one time, by bands of ages. The bands lie between edges,

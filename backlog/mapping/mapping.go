@@ -16,6 +16,7 @@ import (
 	"github.com/agnivade/levenshtein"
 
 	"backlog/backlog/pattern"
+	"backlog/internal/lists"
 )
 
 // A Mapping says what the columns of a table mean. Names are used as they are written, and are never
@@ -206,6 +207,24 @@ func (m *Mapping) OfStatus(x State) (values []Value, others bool) {
 		}
 	}
 	return values, others
+}
+
+// StatusTexts returns the values of the status column for the states, NULL as "NULL". It returns nil if the
+// condition of one of them has other columns too.
+func (m *Mapping) StatusTexts(states ...State) (list []string) {
+	for _, x := range states {
+		values, others := m.OfStatus(x)
+		if others {
+			return nil
+		}
+		for _, v := range values {
+			if v.Null {
+				v.Text = "NULL"
+			}
+			list = append(list, v.Text)
+		}
+	}
+	return lists.Distinct(list)
 }
 
 // Is returns the state of rows whose status column has one of the values. The first one is written. The

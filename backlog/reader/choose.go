@@ -147,7 +147,11 @@ func (v *View) Choose(ctx context.Context, s Selection, p inspect.Purpose, now t
 		if p == inspect.Discarded {
 			done = "discarded"
 		}
-		err = notFound{fmt.Errorf("nothing is changed, since some of these records cannot be %s\n%w", done, errors.Join(wrong...))}
+		which := "some of these records"
+		if len(s.IDs) == 1 {
+			which = "this record"
+		}
+		err = notFound{fmt.Errorf("nothing is changed, since %s cannot be %s\n%w", which, done, errors.Join(wrong...))}
 	}
 	return f, err
 }

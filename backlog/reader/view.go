@@ -88,7 +88,10 @@ func (v *View) Status(ctx context.Context, now time.Time) (*inspect.Status, erro
 	if err != nil {
 		return nil, err
 	}
-	return inspect.NewStatus(counts, v.Schedule, now), nil
+	status := inspect.NewStatus(counts, v.Schedule, now)
+	m := &v.Mapping
+	status.Configured = m.StatusTexts(m.New, m.Error, m.Success, m.Dead)
+	return status, nil
 }
 
 // Entry returns what a list shows of a row.

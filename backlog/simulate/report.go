@@ -266,7 +266,7 @@ var figures = []Figure{
 	{Title: "LOST", Name: "lost in an outage", Key: "lost", value: func(r *Report) int64 { return int64(r.Lost) }, optional: true},
 	{Title: "LONGEST PASS", Name: "the longest pass", Key: "longest_pass_seconds", value: func(r *Report) int64 { return int64(r.LongestPass) }, isDuration: true, optional: true},
 	{Title: "TICKS SKIPPED", Name: "ticks skipped while a pass ran", Key: "skipped_ticks", value: func(r *Report) int64 { return int64(r.SkippedTicks) }, optional: true},
-	{Title: "DEAD", Name: "dead", Key: "dead", value: func(r *Report) int64 { return int64(r.Dead) }},
+	{Title: "GIVEN UP", Name: "given up", Key: "dead", value: func(r *Report) int64 { return int64(r.Dead) }},
 	{Title: "PENDING", Name: "pending at the end", Key: "pending", value: func(r *Report) int64 { return int64(r.Pending) }},
 }
 
@@ -398,6 +398,20 @@ func (l Life) Text(policy string, complete bool) string {
 		text += "After the last it is given up.\n"
 	default:
 		text += fmt.Sprintf("After %s it is older than every tier and not tried any more.\n", inspect.When(l.Expires))
+	}
+	return text + l.rareTicks()
+}
+
+// rareTicks returns a warning for people about the tiers that may not tick while a record has their ages: how many
+// attempts there are depends on when a record is inserted.
+func (l Life) rareTicks() (text string) {
+	from := time.Duration(0)
+	for _, t := range l.ByTier {
+		if t.Tier.MinInterval() > t.Tier.MaxAge-from {
+			text += fmt.Sprintf("The tier %s ticks %s, but a record has its ages for %s only: a record inserted at another time may get one attempt fewer or more.\n",
+				inspect.Shown(t.Tier.Name), inspect.Often(t.Tier), tiers.FormatDuration(t.Tier.MaxAge-from))
+		}
+		from = t.Tier.MaxAge
 	}
 	return text
 }

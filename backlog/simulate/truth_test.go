@@ -81,6 +81,7 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 		{name: "overlap aborted exponential", policy: "exponential", settings: drawn, Options: simulate.Options{CallTime: 7 * time.Second, AbortAfter: 15}},
 		{name: "overlap capped by more", policy: "progressive", Options: simulate.Options{CallTime: 5 * time.Second, MaxRecords: 70}},
 		{name: "rate", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03}},
+		{name: "rate, stopped while a handler waits for it", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03, Down: down}},
 		{name: "missed ticks", policy: "progressive", Options: simulate.Options{Down: down}},
 		{name: "missed ticks fibonacci", policy: "fibonacci", settings: fibonacci, Options: simulate.Options{Down: down}},
 		{name: "missed ticks exponential", policy: "exponential", settings: drawn, Options: simulate.Options{Down: down}},

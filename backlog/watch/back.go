@@ -138,14 +138,14 @@ func (b *LookBack) Lines(now time.Time) (rows []string) {
 	add("")
 	switch b.Leader {
 	case Here:
-		add("a daemon works: process %d, since %v", b.Daemon.PID, b.Daemon.Since)
+		add("a daemon is running: process %d, since %v", b.Daemon.PID, b.Daemon.Since)
 	case Elsewhere:
-		add("a daemon works on another machine, or with another state folder")
+		add("a daemon is running on another machine, or with another state folder")
 	case Nobody:
-		add("no daemon works")
+		add("no daemon is running")
 	}
 	if t := time.Time(b.LastWake); !t.IsZero() {
-		add("last wake: %s, %s", inspect.When(t), inspect.FromNow(t, now))
+		add("ticks handled up to: %s, %s", inspect.When(t), inspect.FromNow(t, now))
 	}
 	if b.Pause != nil {
 		add("paused %s", inspect.Escaped(b.Pause.String()))

@@ -47,7 +47,7 @@ func (v *visit) Bands() []band {
 		list = append(list, x)
 	}
 	list = append(list,
-		band{Name: inspect.Beyond, Ages: "older: never tried", Band: c.Beyond},
+		band{Name: inspect.Beyond, Ages: "older: not tried", Band: c.Beyond},
 		band{Name: "exhausted", Ages: "out of retries", State: true, Band: inspect.Band{Failed: c.Exhausted}},
 		band{Name: "unreadable", Ages: "no date that can be read", State: true, Band: inspect.Band{Fresh: c.Unreadable}})
 	unused := func(b band) bool { // a state that the table does not have

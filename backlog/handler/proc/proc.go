@@ -131,7 +131,7 @@ func Terminate(pid int, exited <-chan struct{}, grace time.Duration, killed <-ch
 	}
 }
 
-// groupHasMembers reports whether the process group has members, of which it reaps one that has
+// groupHasMembers reports whether the process group has members. It reaps one of them that has
 // ended. The group's first process must be reaped already.
 func groupHasMembers(group int) bool {
 	if unix.Kill(-group, 0) == unix.ESRCH {

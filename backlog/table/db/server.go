@@ -31,7 +31,7 @@ type Server interface {
 	Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error)
 	// WholeUpdate returns a statement that runs an UPDATE outside of a transaction, and fails
 	// unless that writes as many rows as says an argument behind its own. It returns "" if
-	// there is none, or if a write needs the settings of Begin.
+	// the server has no such statement, or if a write needs the settings of Begin.
 	WholeUpdate(update string) string
 	// MayWrite returns a *Problem if nothing can be written to the database. It changes
 	// nothing.

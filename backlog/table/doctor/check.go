@@ -184,7 +184,7 @@ func checkDates(ctx context.Context, l *inspect.Findings, x ReadCheck, counted i
 // nothing: if no row has a configured status, or if a status differs from a configured one in case or
 // spaces only. It returns a text about the other statuses, which are rightly left alone.
 func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (leftAlone string) {
-	configured := statusValues(m, m.New, m.Error, m.Success, m.Dead)
+	configured := m.StatusTexts(m.New, m.Error, m.Success, m.Dead)
 	if len(configured) == 0 || len(c.ByStatus) == 0 {
 		return ""
 	}
@@ -197,7 +197,7 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 			strings.Join(lists.Map(configured, inspect.Shown), ", "), countedList(has, c.ByStatus))
 		return ""
 	}
-	pending := statusValues(m, m.New, m.Error)
+	pending := m.StatusTexts(m.New, m.Error)
 	var taken int
 	for _, text := range pending {
 		taken += c.ByStatus[text]
@@ -215,7 +215,7 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 			others = append(others, text)
 		}
 	}
-	for _, text := range statusValues(m, m.New) {
+	for _, text := range m.StatusTexts(m.New) {
 		if near := mapping.Near(text, others); near != "" && c.ByStatus[text] == 0 {
 			l.AddWarning("statuses", "write under statuses: what the table has", "statuses.new: no row has %s; the table has %s: is that meant?", inspect.Shown(text), countedList([]string{near}, c.ByStatus))
 		}
@@ -233,24 +233,6 @@ func countedList(list []string, counts map[string]int) string {
 	}
 	counted := lists.Map(list, func(s string) string { return fmt.Sprintf("%s (%d)", inspect.Shown(s), counts[s]) })
 	return strings.Join(counted, ", ") + more
-}
-
-// statusValues returns the values of the status column for the states, nil if another column takes part
-// in one of them.
-func statusValues(m mapping.Mapping, states ...mapping.State) (list []string) {
-	for _, x := range states {
-		values, others := m.OfStatus(x)
-		if others {
-			return nil
-		}
-		for _, v := range values {
-			if v.Null {
-				v.Text = "NULL"
-			}
-			list = append(list, v.Text)
-		}
-	}
-	return lists.Distinct(list)
 }
 
 // A WriteCheck is a check of what writes to a table. The Table must be open for writing.

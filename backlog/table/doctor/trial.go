@@ -47,7 +47,7 @@ type stateTrial struct {
 // do: a row that is refused for a reason of its own does not stop a pass. leftAlone is the result of
 // [CheckReads].
 func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone string) {
-	const takes = "the table takes what is set"
+	const takes = "the table accepts the statuses that passes write"
 	const untried = takes + ", as far as the catalogue tells: nothing was "
 	if x.NoWrite {
 		l.AddGood("statuses", untried+"written%s", leftAlone)
@@ -67,7 +67,7 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 			headline = takes
 			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown, s.accepted)
 		} else if s.untried != "" {
-			detail += fmt.Sprintf("\n%s: not tried, %s", shown, s.untried)
+			detail += fmt.Sprintf("\n%s: not tried: %s", shown, s.untried)
 		}
 		refused = s.report(l, someTaken) || refused
 	}
@@ -83,7 +83,7 @@ func (x *Trial) states(ctx context.Context) (list []*stateTrial, err error) {
 		return nil, err
 	}
 	for _, state := range slices.Sorted(maps.Keys(first)) {
-		s := &stateTrial{state: state, untried: "there is no such row that a pass takes"}
+		s := &stateTrial{state: state, untried: "no pending row has this status"}
 		list = append(list, s)
 		if len(first[state]) == 0 || !x.try(ctx, s, first[state]) {
 			continue
@@ -137,7 +137,7 @@ func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	case len(s.refused) == 0:
 		return s.uncertain != nil
 	case s.accepted != "":
-		warn(l, s.lastError, fmt.Sprintf("%s: %s, while row %s takes what is set: ", shown, s.named(), s.accepted))
+		warn(l, s.lastError, fmt.Sprintf("%s: %s, while row %s accepts what passes write: ", shown, s.named(), s.accepted))
 	case s.everyRow != nil, !someTaken && len(s.refused) >= enough:
 		AddFailure(l, "statuses", cmp.Or(s.everyRow, s.lastError))
 	default:

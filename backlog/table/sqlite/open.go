@@ -139,9 +139,9 @@ func readable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		var folder string
-		if abs, err := filepath.Abs(path); err == nil && abs != path {
-			folder = " in " + filepath.Dir(abs)
+		folder := ""
+		if workingFolder, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
+			folder = " in " + workingFolder
 		}
 		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: mapping.DidYouMeanFile(path, "name another; `backlog init --create-table` creates it")}, Path: path}
 	case errors.Is(err, fs.ErrPermission):
