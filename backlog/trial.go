@@ -100,6 +100,18 @@ func (t *trials) prove(r *Record) {
 	}
 }
 
+// TrialsPassed returns the states of which a row has taken its outcomes in a trial, as a set for
+// [Engine.SkipTrials]. States for which the handler decides are not among them. The set is empty
+// after an outcome that could not be written.
+func (e *Engine) TrialsPassed() (states uint64) {
+	return e.trials.passed.Load() &^ e.trials.uncertain.Load()
+}
+
+// SkipTrials makes the engine try no row of the states, since an engine with the same store and
+// policy has done so. It must be called before the first pass. If an outcome cannot be written,
+// rows of all states are tried again.
+func (e *Engine) SkipTrials(states uint64) { e.trials.passed.Or(states) }
+
 // origin returns the state that the record was read in, as one small number.
 func origin(r *Record) int { return 2*r.Origin + int(r.Lane) }
 

@@ -185,6 +185,10 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	defer h.end()
 	e := a.engine(r.clock, logging.ShowPasses(r.g.err, a.table.Count, h.Observe))
 	e.Patience = openPatience
+	trialOf := a.trialDigest()
+	saved, _ := r.state.State() // if it cannot be read, rows are tried
+	skipped := saved.Trial.Passed(trialOf, r.pass.Now)
+	e.SkipTrials(skipped)
 	var taken map[string]bool
 	if r.Due { // another process may have run the ticks before this one got the lock
 		d, due := r.stillDue(h)
@@ -209,11 +213,38 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	list = h.Picture.Causes(report.Tier)
 	e.Flush(ctx) // outcomes that a lost lock kept from being written
 	err = errors.Join(err, a.withDispatch((*dispatch).Err))
+	if trialOf != "" && (err != nil || e.TrialsPassed() != skipped) {
+		r.keepTrial(trialOf, e.TrialsPassed(), err)
+	}
 	release()
 	if lost != nil && report.Stopped == backlog.StoppedLock {
 		report.Stopped = backlog.StoppedError
 	}
 	return report, list, errors.Join(err, lost)
+}
+
+// keepTrial saves of which states the next start tries no row. After an error of the pass it tries all.
+func (r *onceRun) keepTrial(of string, passed uint64, passErr error) {
+	err := r.state.Change(func(s *checkpoint.State) {
+		if passErr == nil && passed != 0 {
+			s.Trial = s.Trial.With(of, passed, r.pass.Now)
+		} else {
+			s.Trial = nil
+		}
+	})
+	if err != nil {
+		r.log.Warn(stateUnusable, "error", err)
+	}
+}
+
+// trialDigest returns a digest of what the result of a trial write depends on; "": the database does not tell
+// when its schema changes.
+func (a *setup) trialDigest() string {
+	schema := a.table.SchemaVersion()
+	if schema == "" {
+		return ""
+	}
+	return backlog.NewMark("trial", []any{Version, a.cfg.Database, schema, a.cfg.Table, a.cfg.Policy}).Digest
 }
 
 // lock takes the run lock. If the database had to be waited for, another process may have held the

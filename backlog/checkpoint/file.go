@@ -36,6 +36,35 @@ type State struct {
 	Pause   *watch.Pause       `json:"pause,omitempty"`
 	Outage  *watch.Outage      `json:"outage,omitempty"`
 	Outages []watch.PastOutage `json:"outages,omitempty"` // the last ones that have ended
+	Trial   *Trial             `json:"trial,omitempty"`
+}
+
+// A Trial says of which states a row has taken its outcomes in a trial write.
+type Trial struct {
+	Of     string    `json:"of"`     // a digest of all that the result depends on
+	States uint64    `json:"states"` // as [backlog.Engine.TrialsPassed] returns them
+	At     time.Time `json:"at"`
+}
+
+// trialAge is how long the result of a trial counts, so that a change that the digest does not show is found
+// within a day.
+const trialAge = 24 * time.Hour
+
+// With returns the trial of the states: those of an earlier one with the same digest, and more. It counts from
+// the earlier one.
+func (t *Trial) With(of string, states uint64, now time.Time) *Trial {
+	if t.Passed(of, now) != 0 {
+		now = t.At
+	}
+	return &Trial{Of: of, States: states, At: now}
+}
+
+// Passed returns the states that need no trial, since one with the same digest has passed not long ago.
+func (t *Trial) Passed(of string, now time.Time) (states uint64) {
+	if t == nil || of == "" || t.Of != of || now.Before(t.At) || now.Sub(t.At) > trialAge {
+		return 0
+	}
+	return t.States
 }
 
 // Current returns the pause that is in force at the time; nil: no pause is.

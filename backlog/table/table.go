@@ -212,6 +212,10 @@ func (t *layout) canRollBack() bool { return t.catalog.Engine == "" }
 // DB returns the database of the table.
 func (t *Table) DB() *DB { return t.db }
 
+// SchemaVersion returns a text that changes with each change of the database's tables, triggers and constraints.
+// It is as the table was opened. "": the database does not tell.
+func (t *Table) SchemaVersion() string { return t.catalog.SchemaVersion }
+
 // Catalog returns what the database says about the table.
 func (t *layout) Catalog() *catalog { return t.catalog }
 

@@ -48,6 +48,9 @@ type Catalog struct {
 	QuotedName  string   // of the table, as GRANT names it
 	SessionZone string   // the time zone of sessions that do not set one; "": UTC, or unknown
 	Advice      string   // for the owner of the database; "": none
+	// SchemaVersion changes with each change of the database's tables, triggers and constraints. "": the
+	// database does not tell.
+	SchemaVersion string
 }
 
 // A Class says which literals a column can hold.

@@ -48,6 +48,9 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 	if err := cmp.Or(describeColumns(ctx, q, strict, c), describeIndexes(ctx, q, keyed, indexes, c)); err != nil {
 		return nil, err
 	}
+	if err := q.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&c.SchemaVersion); err != nil {
+		return nil, err
+	}
 	var journal string
 	if err := q.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err == nil && !strings.EqualFold(journal, "wal") {
 		c.Advice = "the journal mode is " + journal + ": readers and writers wait for each other; sqlite3 '" +
