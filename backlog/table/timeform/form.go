@@ -329,20 +329,27 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 		frac, _, rest = cutFraction(rest)
 		wall = wall.Add(frac)
 	}
-	if !ok || rest != c.Suffix && !c.isZone(rest, wall) {
+	if !ok {
+		return time.Time{}, false
+	}
+	if rest != c.Suffix && !c.acceptsZone(rest, wall) {
 		return time.Time{}, false
 	}
 	return wallEnd(wall, c.Zone), true
 }
 
-// isZone reports whether the end of a text is another notation of the column's own zone.
-func (c Calendar) isZone(rest string, wall time.Time) bool {
+// acceptsZone reports whether the end of a text is another notation of the column's own zone.
+func (c Calendar) acceptsZone(rest string, wall time.Time) bool {
 	if rest == "" {
 		return c.zoneOptional
 	}
-	_, want := wall.In(c.Zone).Zone()
-	offset, zoned := offsetOf(rest)
-	return zoned && (c.zoneOptional || c.Suffix != "") && offset == want
+	mayHaveZone := c.zoneOptional || c.Suffix != ""
+	if !mayHaveZone {
+		return false
+	}
+	offset, isZone := offsetOf(rest)
+	_, ownOffset := wall.In(c.Zone).Zone()
+	return isZone && offset == ownOffset
 }
 
 // text returns a raw value as text, "" if its class does not suit the form. It accepts a number
