@@ -260,11 +260,12 @@ func Server(c Calendar) Form {
 func (c Calendar) String() string {
 	s := cmp.Or(c.Type, string(c.class)) + " "
 	s += time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.Head)
-	if frac := strings.ReplaceAll(c.Fraction, "9", "0"); c.omitsZero || frac != c.Fraction {
-		s += "[" + frac + "]"
-	} else {
-		s += frac
+	fraction := strings.ReplaceAll(c.Fraction, "9", "0")
+	dropsZeros := strings.Contains(c.Fraction, "9") // a layout with .999 drops trailing zeros
+	if c.omitsZero || dropsZeros {
+		fraction = "[" + fraction + "]"
 	}
+	s += fraction
 	if c.Moment {
 		return s + " (a moment, read as UTC)"
 	}
