@@ -105,7 +105,7 @@ func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
 			s.plain.Store(true)
 		}
 	}
-	return conn, s.unreached(ctx, err)
+	return conn, s.explainConnectError(ctx, err)
 }
 
 // Driver implements driver.Connector.
@@ -236,7 +236,7 @@ func (s *server) defaultZone(ctx context.Context) (zone string, err error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return "", s.unreached(ctx, err)
+		return "", s.explainConnectError(ctx, err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = conn.QueryRow(ctx, defaultZoneQuery).Scan(&zone)
