@@ -455,7 +455,8 @@ func leastWall(t time.Time, zone *time.Location) time.Time {
 	if w := wallAt(t.Add(-1), zone).Add(1); w.Before(least) {
 		least = w // the clock skips from w to what it shows at t, and times between mean t
 	}
-	for last := t.Add(reach).In(zone); ; {
+	last := t.Add(reach).In(zone)
+	for {
 		start, _ := last.ZoneBounds()
 		if start.IsZero() || !start.After(t) {
 			return least
