@@ -329,11 +329,21 @@ func (t *Table) relearnForms(ctx context.Context) error {
 		return err
 	}
 	for i, tc := range t.times {
-		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.formGiven && tc.knownForm() != nil {
-			tc.setForm(f, false)
+		if tc.formGiven || tc.knownForm() == nil {
+			continue
 		}
+		tc.setDetectedForm(raws[i])
 	}
 	return nil
+}
+
+// setDetectedForm sets the form that most of the raw values have. If no form has enough of them, the
+// column keeps its form.
+func (c *timeColumn) setDetectedForm(raws []any) {
+	f, ok, err := timeform.Detect(raws, c.zone)
+	if ok && err == nil {
+		c.setForm(f, false)
+	}
 }
 
 // mayBeFuture reports whether dates of insertion in the future are plausible, since the column says
