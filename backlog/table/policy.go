@@ -169,11 +169,11 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 func (r *resolver) policyTime(name string) *timeColumn {
 	col := r.policyColumn(name)
 	tc := r.t.timeOf(col)
-	if tc.written { // no setting says more about it
+	if tc.onlyWritten { // no setting says more about it
 		// An empty column is written in the form of the date of insertion, so it
 		// must be read in the same zone.
 		r.t.setZone(tc, col, r.t.inserted.zone)
-		tc.written = false
+		tc.onlyWritten = false
 	}
 	tc.policyTime = true
 	if tc == r.t.inserted {
@@ -339,9 +339,9 @@ func (r *resolver) attemptLanes() {
 		}
 		tc := t.timeOf(col)
 		tc.policyTime = !isMarkOnly
-		if tc.written { // no setting says more about it
+		if tc.onlyWritten { // no setting says more about it
 			t.setZone(tc, col, t.inserted.zone)
-			tc.written = isMarkOnly
+			tc.onlyWritten = isMarkOnly
 		}
 		times[i] = tc
 	}

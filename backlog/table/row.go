@@ -70,7 +70,7 @@ func (t *layout) newPageColumns() pageColumns {
 		s.attemptsAt = add(t.text.Quote(t.attemptsColumn.Name))
 	}
 	for _, tc := range t.times {
-		if !tc.written {
+		if !tc.onlyWritten {
 			tc.at = add(tc.quoted)
 		}
 	}

@@ -167,7 +167,7 @@ func (t *Table) noteCatalog() {
 		kept := slices.ContainsFunc(t.updates[backlog.RowSuccess].others, isIt)
 		if c.AutoUpdated && !kept {
 			hint := ""
-			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.written }) {
+			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.onlyWritten }) {
 				hint = "; `keep: true` in its long form keeps it"
 			}
 			t.Notef("column %s is set by the database whenever a row is written%s", c.Name, hint)
