@@ -155,7 +155,7 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	if m.InRetry != "" {
 		r.policyColumn(m.InRetry)
 		set := func(text string) setClause {
-			return r.setClause("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
+			return r.resolveSetClause("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
 		}
 		c.success = []setClause{set("false")}
 		c.expired = append(c.expired, set("false"))
@@ -359,7 +359,7 @@ func (r *resolver) attemptLanes() {
 	c.next = times[mapping.RefreshAt]
 	c.reset = []setClause{ // as if the row were saved again
 		{column: c.count, expr: "0"},
-		{column: c.next.quoted, expr: "?", now: c.next},
+		{column: c.next.quoted, expr: "?", nowColumn: c.next},
 	}
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
 		if a.cols[i] != nil {

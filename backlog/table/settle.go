@@ -421,8 +421,8 @@ func (t *layout) rowUpdate(s *backlog.Settlement) batchUpdate { return t.batchUp
 func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) {
 	for _, a := range list {
 		switch {
-		case a.now != nil:
-			args = append(args, t.writeForm(a.now).Write(b.at))
+		case a.nowColumn != nil:
+			args = append(args, t.writeForm(a.nowColumn).Write(b.at))
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
 		}
