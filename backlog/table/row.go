@@ -289,7 +289,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	n := len(s.t.selected.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)
-	b := s.scans[0].state
+	b := s.scans[0].stateIndex
 	if len(s.scans) > 1 {
 		to = append(to, &b)
 		for range s.t.orderColumns(s.q.Lane, s.segment) {
