@@ -124,7 +124,7 @@ func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []a
 		where.add(c.all(), c.args)
 		queries[i] = selectQuery{
 			columns:    aliased(t.withDisplay(t.rowExprs(c.WithValues))),
-			from:       t.fromClause(slices.Concat(t.where.prefix, state.prefix), t.inserted.quoted),
+			from:       t.fromClause(slices.Concat(t.where.indexPrefix, state.indexPrefix), t.inserted.quoted),
 			where:      where,
 			orderBy:    s.order,
 			descending: true,

@@ -220,7 +220,7 @@ func (t *layout) pageQuery(q backlog.Query, p pageStatement, scans []laneScan, l
 		if len(scans) > 1 {
 			columns = append(columns, strconv.Itoa(x.stateIndex))
 		}
-		lead := slices.Concat(t.where.prefix, state.prefix)
+		lead := slices.Concat(t.where.indexPrefix, state.indexPrefix)
 		if x.waitClass.cond != "" && !x.waitClass.openEnded {
 			lead = append(lead, t.policy.count)
 		}
@@ -521,7 +521,7 @@ func (t *layout) indexedQuery(state pendingState, where, orderBy []string) Index
 		What:         fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)),
 		Equal:        slices.Sorted(slices.Values(t.names(equal))),
 		OrderBy:      t.names(orderBy),
-		IndexColumns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, orderBy)),
+		IndexColumns: lists.Distinct(slices.Concat(t.where.indexPrefix, state.indexPrefix, orderBy)),
 		IndexWhere:   indexWhere.all(),
 	}
 }

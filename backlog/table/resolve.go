@@ -14,9 +14,9 @@ import (
 
 // A filter is a list of conditions of the mapping, joined by AND.
 type filter struct {
-	cond   string         // SQL; "": no condition
-	equal  map[string]any // columns, quoted, that must have this value
-	prefix []string       // columns of equal, quoted, with which an index begins
+	cond        string         // SQL; "": no condition
+	equal       map[string]any // columns, quoted, that must have this value
+	indexPrefix []string       // columns of equal, quoted, with which an index begins
 }
 
 // A pendingState is a condition under which rows belong to a lane, such as one status value.
@@ -151,7 +151,7 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 		name := r.t.text.Quote(col.Name)
 		f.equal[name] = value
 		if r.t.text.EqualFirst {
-			f.prefix = append(f.prefix, name)
+			f.indexPrefix = append(f.indexPrefix, name)
 		}
 	}
 	f.cond = strings.Join(all, " AND ")
