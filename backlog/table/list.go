@@ -123,13 +123,13 @@ func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []a
 		where.add(s.all(), s.args)
 		where.add(c.all(), c.args)
 		queries[i] = selectQuery{
-			columns:    aliased(t.withDisplay(t.rowExprs(c.WithValues))),
-			from:       t.fromClause(slices.Concat(t.where.indexPrefix, state.indexPrefix), t.inserted.quoted),
-			where:      where,
-			orderBy:    s.order,
-			descending: true,
-			limit:      limit,
-			bindsLimit: true,
+			columns:         aliased(t.withDisplay(t.rowExprs(c.WithValues))),
+			from:            t.fromClause(slices.Concat(t.where.indexPrefix, state.indexPrefix), t.inserted.quoted),
+			where:           where,
+			orderBy:         s.order,
+			descending:      true,
+			limit:           limit,
+			limitAsArgument: true,
 		}
 	}
 	return t.union(queries)

@@ -225,13 +225,13 @@ func (t *layout) pageQuery(q backlog.Query, p pageStatement, scans []laneScan, l
 			lead = append(lead, t.policy.count)
 		}
 		queries[i] = selectQuery{
-			columns:    columns,
-			from:       t.fromClause(lead, order.time.quoted),
-			where:      t.pageConditions(q, p, state, x.waitClass),
-			orderBy:    t.orderColumns(q.Lane, p.segment),
-			descending: order.descending,
-			limit:      limit,
-			bindsLimit: true,
+			columns:         columns,
+			from:            t.fromClause(lead, order.time.quoted),
+			where:           t.pageConditions(q, p, state, x.waitClass),
+			orderBy:         t.orderColumns(q.Lane, p.segment),
+			descending:      order.descending,
+			limit:           limit,
+			limitAsArgument: true,
 		}
 	}
 	return t.union(queries)

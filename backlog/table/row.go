@@ -238,13 +238,13 @@ func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]ba
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
 		rows, err := t.rows(ctx, selectQuery{
-			columns:    aliased(t.selected.exprs),
-			from:       t.name,
-			where:      conds,
-			orderBy:    t.orderColumns(state.lane, datedSegment),
-			descending: t.lanes[state.lane].descending,
-			limit:      most,
-			bindsLimit: true,
+			columns:         aliased(t.selected.exprs),
+			from:            t.name,
+			where:           conds,
+			orderBy:         t.orderColumns(state.lane, datedSegment),
+			descending:      t.lanes[state.lane].descending,
+			limit:           most,
+			limitAsArgument: true,
 		})
 		if err != nil {
 			return nil, err
