@@ -289,9 +289,9 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	n := len(s.t.selected.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)
-	b := s.scans[0].stateIndex
+	stateIndex := s.scans[0].stateIndex
 	if len(s.scans) > 1 {
-		to = append(to, &b)
+		to = append(to, &stateIndex)
 		for range s.t.orderColumns(s.q.Lane, s.segment) {
 			to = append(to, new(any)) // the union only orders by it
 		}
@@ -320,7 +320,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			row[i] = s.t.value(i, v)
 		}
 		s.count++
-		s.addRow(row, b)
+		s.addRow(row, stateIndex)
 	}
 	s.page.More = s.room() <= 0
 	return rows.Err()
@@ -344,7 +344,7 @@ func (t *layout) value(i int, v any) any { return t.database.Value(t.selected.co
 
 // addRow adds a row to the page. It decides exactly what the SQL conditions decide to the
 // second.
-func (s *scanner) addRow(row []any, b int) {
+func (s *scanner) addRow(row []any, stateIndex int) {
 	t := s.t
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
@@ -386,7 +386,7 @@ func (s *scanner) addRow(row []any, b int) {
 	}
 	rec.Inserted = d.inserted
 	rec.Cursor = s.page.Next
-	t.fill(rec, row, b)
+	t.fill(rec, row, stateIndex)
 	s.page.Records = s.page.Records[:n+1]
 }
 
