@@ -88,8 +88,8 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			}
 			return nil
 		},
-		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
-		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
+		whole:    func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
+		writeRow: func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
 		text: func(i int) (string, int) {
 			x := t.rowUpdate(&group[i])
 			return x.text, len(x.args)
