@@ -224,24 +224,33 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		u, err := c.next(ctx, sess, s, len(page.Records) == 0)
 		if err != nil {
 			// The session has ended: the broker redelivers the messages of this page.
-			for i := range page.Records {
-				c.Release(&page.Records[i])
-			}
+			c.releaseAll(page.Records)
 			return backlog.Page{}, c.sessions.logError(c.Log, err)
 		}
 		if u == nil {
-			page.More = c.MaxMessages == 0
+			waitsForMessages := c.MaxMessages == 0 // otherwise the queue counts as empty now
+			page.More = waitsForMessages
 			break
 		}
 		rec, err := c.record(u)
 		if err != nil {
 			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(u.MessageId), Err: err})
 			_ = u.Nack(false, false) // goes to the dead-letter exchange if the queue has one
-		} else if c.track(u, &rec) {
+			continue
+		}
+		isDeferred := !c.track(u, &rec)
+		if !isDeferred {
 			page.Records = append(page.Records, rec)
 		}
 	}
 	return page, nil
+}
+
+// releaseAll gives back records that no handler was called for.
+func (c *Source) releaseAll(records []backlog.Record) {
+	for i := range records {
+		c.Release(&records[i])
+	}
 }
 
 // usableSession returns a session over which messages can be taken now, and its subscription,
