@@ -307,7 +307,8 @@ func (r *run) failNextOverdue(after Cursor) (last Cursor, more bool, err error) 
 func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
 	e.init()
 	reasons := make([]error, len(answers))
-	for next := 0; next < len(answers); {
+	next := 0
+	for next < len(answers) {
 		at := make(map[string]int) // UID -> index of the next answers, one for each attempt
 		for ; next < len(answers) && len(at) < MaxGroup; next++ {
 			uid := answers[next].UID

@@ -399,7 +399,8 @@ func (t *Table) records(
 		return nil, err
 	}
 	defer rows.Close()
-	for size := 0; size <= mostBytes && rows.Next(); {
+	size := 0
+	for size <= mostBytes && rows.Next() {
 		row, err := t.scan(rows, len(t.selected.exprs))
 		if err != nil {
 			return nil, err

@@ -159,7 +159,8 @@ func (t *Table) rows(ctx context.Context, q selectQuery) ([][]any, error) {
 func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where conditions) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		q := selectQuery{columns: aliased(exprs), from: t.name, where: where, orderBy: t.key, limit: size}
-		for more := true; more; {
+		more := true
+		for more {
 			rows, err := t.rows(ctx, q)
 			if err == nil && len(rows) == 0 {
 				return
@@ -169,7 +170,9 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where
 				q.where = where.clone()
 				q.where.add(db.KeyRange(">", t.key, t.keyOf(rows[size-1])))
 			}
-			more = yield(rows, err) && more
+			if !yield(rows, err) {
+				return
+			}
 		}
 	}
 }
