@@ -259,32 +259,45 @@ func (r *run) watchSuperseded(done context.Context) {
 // failOverdue fails the attempts that were not answered by their deadline. Records that this
 // process is still handling are skipped, and their own timeout ends them.
 func (r *run) failOverdue() {
-	e := r.e
-	store := e.Store.(Beginner)
 	var after Cursor
-	for more := true; more; {
-		page := e.flights.Open()
-		list, err := ask(r.stop, e, func() ([]Record, error) { return store.Overdue(r.stop, r.pass.Now, after, MaxGroup) })
-		more = len(list) == MaxGroup
-		if more {
-			after = list[len(list)-1].Cursor
-		}
-		// What the database refuses would be reported again in each pass.
-		list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
-		timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
-		ends := endingsOf(r.pass.Tier, list, timedOut, r.pass.Now)
-		if err == nil {
-			err = e.settleIdle(r.stop, page, ends)
-		}
-		e.flights.Close(page)
+	more := true
+	for more {
+		var err error
+		after, more, err = r.failNextOverdue(after)
 		if err != nil {
 			r.failUnlessStopped(err)
 			return
 		}
-		for _, x := range ends {
-			r.count(func(rep *Report) { rep.addOverdue(x.reason) })
-		}
 	}
+}
+
+// failNextOverdue is failOverdue for the next group of attempts after the cursor. It returns the
+// cursor of the last one if there may be more after it.
+func (r *run) failNextOverdue(after Cursor) (last Cursor, more bool, err error) {
+	e := r.e
+	flightPage := e.flights.Open()
+	defer e.flights.Close(flightPage)
+	list, err := ask(r.stop, e, func() ([]Record, error) {
+		return e.Store.(Beginner).Overdue(r.stop, r.pass.Now, after, MaxGroup)
+	})
+	if err != nil {
+		return Cursor{}, false, err
+	}
+	more = len(list) == MaxGroup
+	if more {
+		last = list[len(list)-1].Cursor
+	}
+	// What the database refuses would be reported again in each pass.
+	list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
+	timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
+	ends := endingsOf(r.pass.Tier, list, timedOut, r.pass.Now)
+	if err := e.settleIdle(r.stop, flightPage, ends); err != nil {
+		return Cursor{}, false, err
+	}
+	for _, x := range ends {
+		r.count(func(rep *Report) { rep.addOverdue(x.reason) })
+	}
+	return last, more, nil
 }
 
 // Resolve writes the outcomes of attempts that were handed over. Several answers to one
@@ -294,7 +307,8 @@ func (r *run) failOverdue() {
 func (e *Engine) Resolve(ctx context.Context, answers []Answer) ([]error, error) {
 	e.init()
 	reasons := make([]error, len(answers))
-	for next := 0; next < len(answers); {
+	next := 0
+	for next < len(answers) {
 		at := make(map[string]int) // UID -> index of the next answers, one for each attempt
 		for ; next < len(answers) && len(at) < MaxGroup; next++ {
 			uid := answers[next].UID

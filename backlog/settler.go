@@ -264,7 +264,8 @@ func (u unwritten) Unwrap() error { return u.error }
 
 // account accounts for the attempts of a group, run by run.
 func account(group []attempt) {
-	for from := 0; from < len(group); {
+	from := 0
+	for from < len(group) {
 		r := group[from].run
 		to := from + 1
 		for to < len(group) && group[to].run == r {

@@ -67,7 +67,7 @@ var serving = map[string]string{
 
 // Every command has examples in its help, and each of them does what it should with a small table.
 func TestExamples(t *testing.T) {
-	for _, c := range commandsOf(cmd.Manual()) {
+	for _, c := range commandsOf(cmd.ManualCommand()) {
 		if c.Example == "" {
 			t.Errorf("%s: its help has no example", c.CommandPath())
 		}

@@ -143,9 +143,11 @@ func (s *termSignals) wait(cancel func(), done <-chan struct{}, all []os.Signal)
 		return
 	}
 	// SIGHUP comes twice: from the shell and from the terminal.
-	for sig := os.Signal(syscall.SIGHUP); sig == syscall.SIGHUP; {
+	isHangup := true
+	for isHangup {
 		select {
-		case sig = <-signals:
+		case sig := <-signals:
+			isHangup = sig == syscall.SIGHUP
 		case <-done:
 			return
 		}

@@ -199,26 +199,32 @@ func (p *process) stopping() {
 func (p *process) reload(ctx context.Context) {
 	notifySystemd(p.log, systemd.SdNotifyReloading)
 	defer notifySystemd(p.log, systemd.SdNotifyReady)
-	a, err := p.g.rewire(ctx, p.setup(), p.log)
+	old := p.setup()
+	next, err := p.g.rewire(ctx, old, p.log)
 	if err != nil {
 		p.pages.Metrics.Reloaded(false)
 		p.log.Error("reload refused, the old configuration stays", "error", err)
 		return
 	}
-	a.logFindings(slog.LevelInfo, slog.LevelWarn)
+	next.logFindings(slog.LevelInfo, slog.LevelWarn)
 	p.daemon.Swap(func() (*tiers.Schedule, *backlog.Engine) {
-		p.setup().closeHandlers()
-		p.history.setup.Store(a)
-		p.observeSchedule()
-		return a.cfg.Tiers, p.newEngine()
+		old.closeHandlers()
+		p.replaceSetup(next) // newEngine makes the engine of the current setup
+		return next.cfg.Tiers, p.newEngine()
 	})
 	if ctx.Err() != nil {
 		return // stopped while it waited for handlers
 	}
-	if err := p.pages.Reload(p.g.readerSettings(a.cfg, a.log)); err != nil {
+	if err := p.pages.Reload(p.g.readerSettings(next.cfg, next.log)); err != nil {
 		p.log.Error("the pages keep their old configuration", "error", err)
 	}
 	p.updateMarks(ctx)
 	p.pages.Metrics.Reloaded(true)
-	p.log.Info("configuration reloaded", "tiers", len(a.cfg.Tiers.Tiers()))
+	p.log.Info("configuration reloaded", "tiers", len(next.cfg.Tiers.Tiers()))
+}
+
+// replaceSetup makes the setup the current one, and configures metrics and pings for it.
+func (p *process) replaceSetup(next *setup) {
+	p.history.setup.Store(next)
+	p.observeSchedule()
 }

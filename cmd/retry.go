@@ -75,20 +75,24 @@ func newRetry(g *globalOptions) *cobra.Command {
 }
 
 type retryJSON struct {
-	Selected int `json:"selected"`
-	Reset    int `json:"reset"`
-	Beyond   int `json:"beyond"` // selected records that are older than every tier
+	Selected       int `json:"selected"`
+	Reset          int `json:"reset"`
+	OlderThanTiers int `json:"beyond"` // selected records that are older than every tier
 	reader.Refusals
 }
 
-func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
-	selectors := 0
-	for _, given := range []bool{len(o.IDs) > 0, o.Narrows(), o.All} {
-		if given {
-			selectors++
+// selectors returns in how many ways the options say which records: by IDs, by a filter, or all.
+func (o *RetryOptions) selectors() (n int) {
+	for _, isGiven := range []bool{len(o.IDs) > 0, o.Narrows(), o.All} {
+		if isGiven {
+			n++
 		}
 	}
-	if selectors != 1 {
+	return n
+}
+
+func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
+	if o.selectors() != 1 {
 		return usagef("say which records: their IDs, or one or more of --state, --status, --tier, --cause and --older-than, or --all")
 	}
 	return g.onTable(ctx, o.dataFlags, table.Options{ReadOnly: o.DryRun}, func(a *setup, now time.Time) error {
@@ -97,8 +101,8 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 			return err
 		}
 		var r retryJSON
-		widest := a.cfg.Tiers.Widest().MaxAge
-		r.Selected, r.Beyond, err = a.table.CountSelected(ctx, filter, inspect.Requeued, now, now.Add(-widest))
+		oldest := now.Add(-a.cfg.Tiers.Widest().MaxAge)
+		r.Selected, r.OlderThanTiers, err = a.table.CountSelected(ctx, filter, inspect.Requeued, now, oldest)
 		if err != nil {
 			return err
 		}
@@ -106,25 +110,33 @@ func runRetry(ctx context.Context, o RetryOptions, g *globalOptions) error {
 		if err == nil && isConfirmed {
 			r.Reset, err = a.table.Requeue(ctx, filter, now, r.Add)
 		}
-		if err != nil && r.Reset == 0 && r.Refused == 0 {
+		hasDoneNothing := r.Reset == 0 && r.Refused == 0
+		if err != nil && hasDoneNothing {
 			return err
 		}
 		err = errors.Join(err, r.Err())
 		if o.JSON {
 			return errors.Join(err, printJSON(g.out, r))
 		}
-		if o.DryRun {
-			g.printf("%s would be put back to new\n", inspect.Plural(r.Selected, "record"))
-		} else {
-			g.printf("%s put back to new\n", inspect.Plural(r.Reset, "record"))
-		}
-		if r.Beyond > 0 {
-			then := "not tried"
-			if a.table.HasDead() {
-				then = "not tried, and dead again when that tier ticks"
-			}
-			g.printf("%d of them older than every tier reaches (%s): %s\n", r.Beyond, tiers.FormatDuration(widest), then)
-		}
+		g.printRetry(a, o, r)
 		return err
 	})
+}
+
+// printRetry prints for people what a retry has done, or would do.
+func (g *globalOptions) printRetry(a *setup, o RetryOptions, r retryJSON) {
+	if o.DryRun {
+		g.printf("%s would be put back to new\n", inspect.Plural(r.Selected, "record"))
+	} else {
+		g.printf("%s put back to new\n", inspect.Plural(r.Reset, "record"))
+	}
+	if r.OlderThanTiers == 0 {
+		return
+	}
+	then := "not tried"
+	if a.table.HasDead() {
+		then = "not tried, and dead again when that tier ticks"
+	}
+	widest := a.cfg.Tiers.Widest().MaxAge
+	g.printf("%d of them older than every tier reaches (%s): %s\n", r.OlderThanTiers, tiers.FormatDuration(widest), then)
 }

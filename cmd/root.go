@@ -209,13 +209,17 @@ func newRoot(g *globalOptions, args ...string) *cobra.Command {
 	return root
 }
 
-// Manual returns the root command with texts in the form that manual pages need.
-func Manual() *cobra.Command {
+// ManualCommand returns the root command with texts in the form that manual pages need.
+func ManualCommand() *cobra.Command {
 	root := newRoot(&globalOptions{out: io.Discard, err: io.Discard})
 	root.DisableAutoGenTag = true
 	plainUsages(root)
-	markdown := strings.NewReplacer("\nEXIT STATUS\n  ", "\n# EXIT STATUS\n\n    ", "\n  ", "\n    ")
-	walkCommands(root, func(c *cobra.Command) { c.Long = markdown.Replace(c.Long + "\n" + exitHelp(c)) })
+	const verbatimLine = "\n    " // markdown leaves a line as it is behind four spaces
+	toMarkdown := strings.NewReplacer(
+		"\nEXIT STATUS\n  ", "\n# EXIT STATUS\n"+verbatimLine,
+		"\n  ", verbatimLine,
+	)
+	walkCommands(root, func(c *cobra.Command) { c.Long = toMarkdown.Replace(c.Long + "\n" + exitHelp(c)) })
 	return root
 }
 

@@ -60,7 +60,7 @@ func runRun(ctx context.Context, g *globalOptions) error {
 	pages.SetDaemon(nil, false)
 	pages.ObserveEvents()
 	defer pages.Close()
-	if err := pages.Listen(); err != nil {
+	if err := pages.Start(); err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, pages.SetStopping)()

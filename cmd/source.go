@@ -39,7 +39,7 @@ func (g *globalOptions) wireSource(ctx context.Context, cfg *config.Config, maxM
 		a.source = w.Source
 		return a, nil
 	}
-	a.source = &amqp.Source{Settings: *sourceOf(cfg), Most: maxMessages, Log: log}
+	a.source = &amqp.Source{Settings: *sourceOf(cfg), MaxMessages: maxMessages, Log: log}
 	a.source.Prefetch = cmp.Or(a.source.Prefetch, cfg.Handler.Concurrency)
 	a.store = a.source
 	return a, nil

@@ -39,7 +39,7 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	defer signals.stop()
 	log := newLog(cfg.Log, g.err)
 	s := g.newServer(cfg, stateOf(cfg, log), log, nil)
-	if err := s.Listen(); err != nil {
+	if err := s.Start(); err != nil {
 		return err
 	}
 	<-ctx.Done()

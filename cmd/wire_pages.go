@@ -26,12 +26,12 @@ func (g *globalOptions) newServer(
 	cfg *config.Config, state *checkpoint.File, log *slog.Logger, up func() bool,
 ) *reader.Server {
 	o := reader.Options{
-		Version: version(),
-		Log:     log,
-		State:   state,
-		Picture: new(watch.Picture),
-		Clock:   time.Now,
-		Up:      up,
+		Version:  version(),
+		Log:      log,
+		State:    state,
+		Picture:  new(watch.Picture),
+		Clock:    time.Now,
+		BrokerUp: up,
 	}
 	return reader.NewServer(reader.New(o, g.readerSettings(cfg, log)))
 }
@@ -109,7 +109,7 @@ func (a *setup) serveMetrics(g *globalOptions, name string, e *backlog.Engine) (
 		logEvent(ev)
 		s.Metrics.Observe(ev)
 	}
-	return s.Close, s.Listen()
+	return s.Close, s.Start()
 }
 
 // observerSettings returns the settings of pages, metrics or pings by their name.

@@ -64,7 +64,7 @@ func parseCron(expr string, loc *time.Location) (c *crontab, err error) {
 	spec := parsed.(*cron.SpecSchedule)
 	spec.Location = time.UTC // like wall seconds
 	c = &crontab{spec: spec, loc: loc}
-	if c.wallAfter(0) == never {
+	if c.nextWallSecond(0) == never {
 		return nil, fmt.Errorf("%q never ticks: no month it names has such a day", expr)
 	}
 	return c, nil
@@ -99,7 +99,7 @@ func (c *crontab) next(after int64) int64 {
 	s := spanAt(after, c.loc)
 	from := max(after+s.offset, c.first(s)-1)
 	for {
-		w := c.wallAfter(from)
+		w := c.nextWallSecond(from)
 		if w < s.end+s.offset {
 			return max(w-s.offset, s.start) // the start for a tick in the time skipped before it
 		}
@@ -136,25 +136,28 @@ func (c *crontab) first(s span) int64 {
 func (c *crontab) interval() int64 {
 	const sample = 1500
 	shortest := int64(never)
-	w := c.wallAfter(0)
+	w := c.nextWallSecond(0)
 	for range sample {
-		next := c.wallAfter(w)
+		next := c.nextWallSecond(w)
 		shortest = min(shortest, next-w)
 		w = next
 	}
 	return shortest
 }
 
-// wallAfter returns the first wall second after w that matches, or never.
-func (c *crontab) wallAfter(w int64) int64 {
-	t := time.Unix(w, 0).UTC()
-	// A search ends after the fifth year from t and then returns the zero Time. From one 29 February
-	// to the next it can be eight years, so two searches find any date that exists.
-	for range 2 {
-		if next := c.spec.Next(t); next.After(t) {
+// searchedYears is after how many years from its start a search of the library ends without a result.
+const searchedYears = 5
+
+// nextWallSecond returns the first wall second after the given one that matches, or never. From one
+// 29 February to the next it can be eight years, so two searches find any date that exists.
+func (c *crontab) nextWallSecond(after int64) int64 {
+	start := time.Unix(after, 0).UTC()
+	endOfSearch := time.Date(start.Year()+searchedYears, time.December, 31, 23, 59, 59, 0, time.UTC)
+	for _, t := range []time.Time{start, endOfSearch} {
+		next := c.spec.Next(t)
+		if next.After(t) { // otherwise it is the zero Time: the search found none
 			return next.Unix()
 		}
-		t = time.Date(t.Year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
 	return never
 }

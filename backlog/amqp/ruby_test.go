@@ -39,7 +39,7 @@ func TestRubyWorker(t *testing.T) {
 	ours := func() string {
 		t.Helper()
 		b.waitReady(s.Queue, 1)
-		c := &Source{Settings: *s, Most: 1}
+		c := &Source{Settings: *s, MaxMessages: 1}
 		defer c.Close()
 		var seen string
 		h := func(_ context.Context, r *backlog.Record) error {

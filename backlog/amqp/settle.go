@@ -130,7 +130,8 @@ func (c *Source) noteResult(w *outcomeWrite) error {
 	}
 	sessionLost := errors.Is(w.err, errSessionLost)
 	awaitsRedelivery := sessionLost && c.unacked[origin] == w.unacked
-	if w.err == nil || c.Most > 0 && awaitsRedelivery { // with Most, nothing waits for a redelivery
+	isDropped := awaitsRedelivery && c.MaxMessages > 0 // then nothing waits for a redelivery
+	if w.err == nil || isDropped {
 		c.forget(origin)
 		return w.err
 	}

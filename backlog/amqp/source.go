@@ -22,9 +22,9 @@ import (
 type Source struct {
 	Settings
 
-	// Most, if not 0, is how many ready messages are taken, one by one. Then the queue
+	// MaxMessages, if not 0, is how many ready messages are taken, one by one. Then the queue
 	// counts as empty. With 0 the source waits for messages.
-	Most int
+	MaxMessages int
 
 	Log *slog.Logger // logs what has to be corrected at the broker; nil: no log
 
@@ -34,7 +34,7 @@ type Source struct {
 	isolatedMu   sync.Mutex                   // held while a message is published on a connection of its own
 	consumeMu    sync.Mutex                   // held during calls on the channel that consumes
 	pausedUntil  time.Time                    // guarded by consumeMu
-	subscription atomic.Pointer[subscription] // nil with Most, and during a pause
+	subscription atomic.Pointer[subscription] // nil with MaxMessages, and during a pause
 
 	mu            sync.Mutex           // guards the following
 	unacked       map[int]*unacked     // by Record.Origin
@@ -105,12 +105,12 @@ func (s *subscription) consumerEnded() {
 }
 
 // consume returns the subscription, which the first call begins. It returns nil while no
-// messages are to be sent: with Most, after Stop, and in a pause.
+// messages are to be sent: with MaxMessages, after Stop, and in a pause.
 func (c *Source) consume(ctx context.Context, sess *session) (*subscription, error) {
 	c.consumeMu.Lock()
 	defer c.consumeMu.Unlock()
 	s := c.subscription.Load()
-	if c.Most > 0 || s != nil || c.stopped.Load() || time.Now().Before(c.pausedUntil) {
+	if c.MaxMessages > 0 || s != nil || c.stopped.Load() || time.Now().Before(c.pausedUntil) {
 		return s, nil
 	}
 	s = &subscription{session: sess, deliveries: make(chan amqp.Delivery, max(1, c.Prefetch)), tag: consumerTag}
@@ -224,24 +224,33 @@ func (c *Source) Pending(ctx context.Context, q backlog.Query) (page backlog.Pag
 		u, err := c.next(ctx, sess, s, len(page.Records) == 0)
 		if err != nil {
 			// The session has ended: the broker redelivers the messages of this page.
-			for i := range page.Records {
-				c.Release(&page.Records[i])
-			}
+			c.releaseAll(page.Records)
 			return backlog.Page{}, c.sessions.logError(c.Log, err)
 		}
 		if u == nil {
-			page.More = c.Most == 0
+			waitsForMessages := c.MaxMessages == 0 // otherwise the queue counts as empty now
+			page.More = waitsForMessages
 			break
 		}
 		rec, err := c.record(u)
 		if err != nil {
 			page.Unreadable = append(page.Unreadable, backlog.Unreadable{Key: backlog.NewKey(u.MessageId), Err: err})
 			_ = u.Nack(false, false) // goes to the dead-letter exchange if the queue has one
-		} else if c.track(u, &rec) {
+			continue
+		}
+		isDeferred := !c.track(u, &rec)
+		if !isDeferred {
 			page.Records = append(page.Records, rec)
 		}
 	}
 	return page, nil
+}
+
+// releaseAll gives back records that no handler was called for.
+func (c *Source) releaseAll(records []backlog.Record) {
+	for i := range records {
+		c.Release(&records[i])
+	}
 }
 
 // usableSession returns a session over which messages can be taken now, and its subscription,
@@ -273,7 +282,7 @@ func (c *Source) record(u *unacked) (backlog.Record, error) {
 
 // next returns the next delivery, nil if none has arrived. For the first of a page it waits.
 func (c *Source) next(ctx context.Context, sess *session, s *subscription, first bool) (*unacked, error) {
-	if c.Most > 0 {
+	if c.MaxMessages > 0 {
 		return c.get(ctx, sess)
 	}
 	if u := c.nextRunnable(); u != nil {
@@ -307,9 +316,9 @@ func (c *Source) next(ctx context.Context, sess *session, s *subscription, first
 	return nil, nil
 }
 
-// get takes one more message from the queue, nil after Most of them or if the queue is empty.
+// get takes one more message from the queue, nil after MaxMessages of them or if the queue is empty.
 func (c *Source) get(ctx context.Context, sess *session) (*unacked, error) {
-	for c.lastOrigin < c.Most {
+	for c.lastOrigin < c.MaxMessages {
 		c.consumeMu.Lock()
 		d, ok, err := sess.get(context.WithoutCancel(ctx), c.Queue) // an abort would close the session, which messages at work need
 		c.consumeMu.Unlock()

@@ -180,17 +180,21 @@ func (s *Store) enter(e *entry) {
 	if x == nil {
 		return
 	}
+	e.at = s.sortTime(e, x)
+	x.tree.Set(e)
+}
+
+// sortTime returns the time by which the index orders the entry, in nanoseconds since 1970.
+func (s *Store) sortTime(e *entry, x *index) int64 {
 	switch {
 	case x.byWait:
-		e.at = nanos(s.rule.Order(&e.Memory)) // the zero time is the first of all
+		return nanos(s.rule.Order(&e.Memory)) // the zero time is the first of all
 	case !e.Inserted.IsZero():
-		e.at = nanos(e.Inserted)
-	case s.dateless(e, "oldest"):
-		e.at = oldest
-	default:
-		e.at = newest
+		return nanos(e.Inserted)
+	case s.nullDate(e) == "oldest":
+		return oldest
 	}
-	x.tree.Set(e)
+	return newest
 }
 
 // leave removes the entry from its lane, if it is in one.
@@ -263,15 +267,19 @@ func (s *Store) change(e *entry, f func()) {
 // index returns the lane that the entry is in, nil if no pass may ever take it.
 func (s *Store) index(e *entry) *index {
 	lane, pending := s.lane(e)
-	if !pending || s.dateless(e, "skip") {
+	if !pending || s.nullDate(e) == "skip" {
 		return nil
 	}
 	return s.lanes[lane]
 }
 
-// dateless reports whether the entry has no date, and nullDate says when it is due.
-func (s *Store) dateless(e *entry, nullDate string) bool {
-	return e.Inserted.IsZero() && cmp.Or(e.NullDate, s.o.NullDate) == nullDate
+// nullDate says when the entry is due if it has no date, see [Options]. It returns "" if the entry
+// has a date.
+func (s *Store) nullDate(e *entry) string {
+	if !e.Inserted.IsZero() {
+		return ""
+	}
+	return cmp.Or(e.NullDate, s.o.NullDate)
 }
 
 // laneByStarts returns the lane of a row under a policy with deadlines, and whether it waits

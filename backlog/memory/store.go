@@ -73,7 +73,7 @@ func (s *Store) window(q backlog.Query, after *entry) iter.Seq[*entry] {
 // tooOld reports whether the entry is older than the query's ages.
 func (s *Store) tooOld(e *entry, q backlog.Query) bool {
 	if e.Inserted.IsZero() {
-		return s.dateless(e, "oldest") && !q.Widest
+		return s.nullDate(e) == "oldest" && !q.Widest
 	}
 	return e.Inserted.Before(q.Since)
 }
@@ -370,11 +370,12 @@ func (s *Store) Count(ctx context.Context, now time.Time, edges []time.Duration)
 		}
 		i, _ := slices.BinarySearch(edges, now.Sub(e.Inserted))
 		if e.Inserted.IsZero() {
-			switch means := cmp.Or(e.NullDate, s.o.NullDate); {
-			case len(edges) == 0 || means == "skip":
+			nullDate := s.nullDate(e)
+			switch {
+			case len(edges) == 0 || nullDate == "skip":
 				counts.Unreadable++
 				continue
-			case means == "newest":
+			case nullDate == "newest":
 				i = 0
 			default:
 				i = len(edges) - 1

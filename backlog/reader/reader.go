@@ -42,14 +42,14 @@ type Settings struct {
 	Pings   *pings.Settings
 }
 
-// Options describe the process. All but Up are required.
+// Options describe the process. All but BrokerUp are required.
 type Options struct {
-	Version string
-	Log     *slog.Logger
-	State   *checkpoint.File
-	Picture *watch.Picture
-	Clock   func() time.Time
-	Up      func() bool // whether the broker answers; nil: the records are a table's, not a queue's
+	Version  string
+	Log      *slog.Logger
+	State    *checkpoint.File
+	Picture  *watch.Picture
+	Clock    func() time.Time
+	BrokerUp func() bool // whether the broker answers; nil: the records are a table's, not a queue's
 }
 
 // A Daemon is the daemon that a [Reader] shows and through which it changes rows. Its methods may be called
@@ -198,9 +198,9 @@ func (r *Reader) trouble(now time.Time) *watch.Trouble {
 		return &watch.Trouble{Since: inspect.Stamp(since), Error: text, Temporary: true}
 	}
 	switch {
-	case r.Up != nil && r.Up():
+	case r.BrokerUp != nil && r.BrokerUp():
 		return nil
-	case r.Up != nil:
+	case r.BrokerUp != nil:
 		return unavailable(now, "the broker is away")
 	case r.current.role == web.Viewer:
 		return r.Picture.Trouble(time.Time{})

@@ -31,7 +31,7 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// NewServer returns a server. It serves nothing before [Server.Listen], and must be closed with [Server.Close].
+// NewServer returns a server. It serves nothing before [Server.Start], and must be closed with [Server.Close].
 func NewServer(r *Reader) *Server {
 	s := &Server{Reader: r}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -39,7 +39,7 @@ func NewServer(r *Reader) *Server {
 }
 
 // ObserveEvents makes the metrics and pings that [Server.Observe] feeds. It must be called before
-// [Server.Listen].
+// [Server.Start].
 func (s *Server) ObserveEvents() {
 	info, _ := debug.ReadBuildInfo()
 	revision := ""
@@ -50,7 +50,7 @@ func (s *Server) ObserveEvents() {
 	}
 	s.Metrics = metrics.New(metrics.Options{
 		Name: s.currentState().Name, Version: s.Version, Revision: revision, GoVersion: runtime.Version(),
-		Now: s.Clock, State: s.scraped, Table: s.Up == nil,
+		Now: s.Clock, State: s.scraped, Table: s.BrokerUp == nil,
 	})
 	s.Pings = pings.New(s.Log, s.Metrics.Pinged)
 }
@@ -100,9 +100,9 @@ func (s *Server) scraped() metrics.State {
 		state.Concurrency = e.Concurrency
 	}
 	switch {
-	case s.Up != nil:
+	case s.BrokerUp != nil:
 		state.Leads = true
-		state.Broker = &metrics.Broker{Up: s.Up()}
+		state.Broker = &metrics.Broker{Up: s.BrokerUp()}
 	case s.current.daemon != nil:
 		state.Leads = s.current.daemon.Leads()
 		state.Broker = s.current.daemon.Broker()
@@ -110,11 +110,13 @@ func (s *Server) scraped() metrics.State {
 	return state
 }
 
-// Listen serves what the settings ask for, until Close. It may be called once. An [*Invalid] says that the
+// Start serves what the settings ask for, until Close. It may be called once. An [*Invalid] says that the
 // settings or their files are wrong.
-func (s *Server) Listen() error {
+func (s *Server) Start() error {
 	c := s.currentState()
-	if c.Web.Listen == "" && (s.Metrics == nil || c.Metrics.Listen == "") {
+	servesPages := c.Web.Listen != ""
+	servesMetricsApart := s.Metrics != nil && c.Metrics.Listen != ""
+	if !servesPages && !servesMetricsApart {
 		return nil
 	}
 	tokens, err := s.tokens(c.Settings)
@@ -130,16 +132,22 @@ func (s *Server) Listen() error {
 		}
 	}
 	if c.role == web.Viewer { // so that the first visitor sees it
-		saved, _ := s.State.State()
+		saved, _ := s.State.State() // Count reads it again and notes an error
 		s.restore(saved)
 	}
-	if s.Up == nil {
+	isOfTable := s.BrokerUp == nil
+	if isOfTable {
 		s.serving.Go(func() { s.Count(s.ctx) })
 	}
-	if c.Web.Listen == "" {
-		return nil
+	if servesPages {
+		return s.listenForPages(c.Settings)
 	}
-	l, err := web.Listen(c.Web.Listen)
+	return nil
+}
+
+// listenForPages serves the pages at their address.
+func (s *Server) listenForPages(set *Settings) error {
+	l, err := web.Listen(set.Web.Listen)
 	if err != nil {
 		return fmt.Errorf("web.listen: %w", err)
 	}
@@ -148,7 +156,7 @@ func (s *Server) Listen() error {
 			s.Log.Error("pages are no longer served", "error", err)
 		}
 	})
-	s.Log.Info("pages are served", "at", urlOf(c.Web, l.Addr()))
+	s.Log.Info("pages are served", "at", urlOf(set.Web, l.Addr()))
 	return nil
 }
 
@@ -204,7 +212,7 @@ func (s *Server) Reload(set *Settings) error {
 	return s.site.Reload(*set.Web, set.Folder, tokens)
 }
 
-// Close stops what Listen has started, waits for it, and closes the connection of the pages.
+// Close stops what Start has started, waits for it, and closes the connection of the pages.
 func (s *Server) Close() {
 	s.end()
 	s.serving.Wait()

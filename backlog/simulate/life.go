@@ -51,7 +51,7 @@ type TierAttempts struct {
 func LifeOf(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, inserted time.Time, random func() float64) Life {
 	f := failingRow{schedule: s, policy: p, from: inserted, random: random}
 	f.Inserted = inserted
-	return f.life(ctx)
+	return f.simulate(ctx)
 }
 
 // RemainingLife returns the life of a row from now on if every attempt fails and every wait is
@@ -72,7 +72,7 @@ func RemainingLife(ctx context.Context, s *tiers.Schedule, p *backlog.Policy, r 
 	f := failingRow{Row: r, schedule: s, policy: p}
 	f.from = latest(from.Add(-1), now) // a tick at from itself is in time
 	f.random = func() float64 { return 0 }
-	return new(f.life(ctx))
+	return new(f.simulate(ctx))
 }
 
 // A failingRow is a row at which all attempts after a time fail.
@@ -84,28 +84,28 @@ type failingRow struct {
 	random   func() float64 // for the waits, uniform in [0, 1)
 }
 
-// life returns the life of the row after from.
-func (r failingRow) life(ctx context.Context) Life {
+// simulate returns the life of the row after from.
+func (r failingRow) simulate(ctx context.Context) Life {
 	list := r.schedule.Tiers()
 	rule := r.policy.Rule()
 	memory := r.Memory
-	expires := r.Inserted.Add(r.schedule.Widest().MaxAge)
+	tooOld := r.Inserted.Add(r.schedule.Widest().MaxAge)
 	l := Life{
 		Inserted: r.Inserted,
-		Expires:  earliest(expires, r.Expires),
+		Expires:  earliest(tooOld, r.Expires),
 		ByTier:   make([]TierAttempts, len(list)),
 	}
 	for i, t := range list {
 		l.ByTier[i].Name = t.Name
 		l.ByTier[i].Tier = t
 	}
-	for at := r.from; ctx.Err() == nil; {
-		at = nextTickByAge(list, r.Inserted, at)
+	after := r.from
+	for ctx.Err() == nil {
+		at := nextTickByAge(list, r.Inserted, after)
 		if at.IsZero() || at.After(l.Expires) {
 			return l
 		}
-		wideEnough := func(t tiers.Tier) bool { return at.Sub(r.Inserted) <= t.MaxAge }
-		l.ByTier[slices.IndexFunc(list, wideEnough)].Attempts++
+		l.ByTier[narrowestTier(list, at.Sub(r.Inserted))].Attempts++
 		l.Total++
 		l.First = cmp.Or(l.First, at)
 		l.Last = at
@@ -113,9 +113,16 @@ func (r failingRow) life(ctx context.Context) Life {
 		if l.GivenUp {
 			return l
 		}
-		at = waitUntilDue(rule, memory, at)
+		after = waitUntilDue(rule, memory, at)
 	}
 	return l
+}
+
+// narrowestTier returns the index of the first tier that is wide enough for the age. The list goes
+// from narrow to wide, and its last tier must be wide enough.
+func narrowestTier(list []tiers.Tier, age time.Duration) int {
+	isWideEnough := func(t tiers.Tier) bool { return age <= t.MaxAge }
+	return slices.IndexFunc(list, isWideEnough)
 }
 
 // nextTickByAge returns the first tick after the given time of a tier that is still wide enough

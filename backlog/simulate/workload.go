@@ -65,7 +65,8 @@ func (w *Workload) records(ctx context.Context) []Record {
 	gap := float64(time.Hour) / w.PerHour
 	list := make([]Record, 0, int(w.To.Sub(w.From).Hours()*w.PerHour*1.01)+16)
 	end := float64(w.To.Sub(w.From))
-	for at := 0.0; ; {
+	at := 0.0 // nanoseconds since From
+	for {
 		if w.Regular {
 			at += gap
 		} else {

@@ -165,9 +165,9 @@ func (t attemptWriter) writing(
 		return nil
 	}
 	return groupWrite{
-		rows:  len(group),
-		whole: func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
-		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
+		rows:     len(group),
+		whole:    func(ctx context.Context, tx *sql.Tx) error { return rows(ctx, tx, 0, len(group)) },
+		writeRow: func(ctx context.Context, tx *sql.Tx, i int) error { return rows(ctx, tx, i, i+1) },
 		text: func(i int) (string, int) {
 			w, _ := t.refreshWrite(&group[i], group[i].Record.Memory, group[i].Record.Memory)
 			return w.text, len(w.args)
@@ -399,7 +399,8 @@ func (t *Table) records(
 		return nil, err
 	}
 	defer rows.Close()
-	for size := 0; size <= mostBytes && rows.Next(); {
+	size := 0
+	for size <= mostBytes && rows.Next() {
 		row, err := t.scan(rows, len(t.selected.exprs))
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ func (t *layout) bandExpr(now time.Time, edges []time.Duration) (expr string, ar
 		}
 	}
 	for _, c := range t.times {
-		if !c.written {
+		if !c.onlyWritten {
 			cond, condArgs := t.unreadableTimes(c)
 			add(bandUnreadable, cond, condArgs...)
 		}

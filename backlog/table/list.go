@@ -115,21 +115,24 @@ func (t *layout) listStatements(after backlog.Cursor) []listStatement {
 	return list
 }
 
-// listQuery returns the text and the arguments of a listStatement.
-func (t *layout) listQuery(c selection, s listStatement, limit int) (string, []any) {
-	queries := make([]selectQuery, len(c.states))
-	for i, state := range c.states {
+// listQuery returns the text and the arguments of a listStatement about the rows of the selection:
+// one query for each of their states.
+func (t *layout) listQuery(sel selection, stmt listStatement, limit int) (string, []any) {
+	columns := aliased(t.withDisplay(t.rowExprs(sel.WithValues)))
+	queries := make([]selectQuery, len(sel.states))
+	for i, state := range sel.states {
+		lead := slices.Concat(t.where.indexPrefix, state.indexPrefix)
 		where := allOf(state.cond)
-		where.add(s.all(), s.args)
-		where.add(c.all(), c.args)
+		where.add(stmt.all(), stmt.args)
+		where.add(sel.all(), sel.args)
 		queries[i] = selectQuery{
-			columns:    aliased(t.withDisplay(t.rowExprs(c.WithValues))),
-			from:       t.fromClause(slices.Concat(t.where.prefix, state.prefix), t.inserted.quoted),
-			where:      where,
-			orderBy:    s.order,
-			descending: true,
-			limit:      limit,
-			bindsLimit: true,
+			columns:         columns,
+			from:            t.fromClause(lead, t.inserted.quoted),
+			where:           where,
+			orderBy:         stmt.order,
+			descending:      true,
+			limit:           limit,
+			limitAsArgument: true,
 		}
 	}
 	return t.union(queries)

@@ -186,19 +186,25 @@ func isInSegment(c backlog.Cursor, seg int) bool { return !c.IsZero() && c.Segme
 // A laneScan is a part of a lane that one query of a UNION ALL reads: the rows in one state
 // and one waitClass.
 type laneScan struct {
-	state     int // index
-	waitClass waitClass
+	stateIndex int // index
+	waitClass  waitClass
 }
 
 // laneScans returns the scans of a lane.
 func (t *layout) laneScans(lane backlog.Lane) (list []laneScan) {
 	for i, state := range t.states {
-		if state.lane != lane {
-			continue
+		if state.lane == lane {
+			list = append(list, t.stateScans(i)...)
 		}
-		for _, c := range t.lanes[lane].classes {
-			list = append(list, laneScan{state: i, waitClass: c})
-		}
+	}
+	return list
+}
+
+// stateScans returns the scans of the state with the index, one for each waitClass of its lane.
+func (t *layout) stateScans(index int) (list []laneScan) {
+	lane := t.states[index].lane
+	for _, class := range t.lanes[lane].classes {
+		list = append(list, laneScan{stateIndex: index, waitClass: class})
 	}
 	return list
 }
@@ -209,23 +215,23 @@ func (t *layout) pageQuery(q backlog.Query, p pageStatement, scans []laneScan, l
 	order := &t.lanes[q.Lane]
 	queries := make([]selectQuery, len(scans))
 	for i, x := range scans {
-		state := t.states[x.state]
+		state := t.states[x.stateIndex]
 		columns := aliased(t.rowExprs(p.strayRange == nil))
 		if len(scans) > 1 {
-			columns = append(columns, strconv.Itoa(x.state))
+			columns = append(columns, strconv.Itoa(x.stateIndex))
 		}
-		lead := slices.Concat(t.where.prefix, state.prefix)
+		lead := slices.Concat(t.where.indexPrefix, state.indexPrefix)
 		if x.waitClass.cond != "" && !x.waitClass.openEnded {
 			lead = append(lead, t.policy.count)
 		}
 		queries[i] = selectQuery{
-			columns:    columns,
-			from:       t.fromClause(lead, order.time.quoted),
-			where:      t.pageConditions(q, p, state, x.waitClass),
-			orderBy:    t.orderColumns(q.Lane, p.segment),
-			descending: order.descending,
-			limit:      limit,
-			bindsLimit: true,
+			columns:         columns,
+			from:            t.fromClause(lead, order.time.quoted),
+			where:           t.pageConditions(q, p, state, x.waitClass),
+			orderBy:         t.orderColumns(q.Lane, p.segment),
+			descending:      order.descending,
+			limit:           limit,
+			limitAsArgument: true,
 		}
 	}
 	return t.union(queries)
@@ -457,21 +463,21 @@ type IndexedQuery struct {
 // of its own to come in order.
 func (t *layout) PassQueries(now time.Time) (list []IndexedQuery) {
 	for i, state := range t.states {
-		var oneCount, openEnded []laneScan
-		for _, x := range t.laneScans(state.lane) {
+		var exactCount, openEnded []laneScan
+		for _, scan := range t.stateScans(i) {
 			switch {
-			case x.state != i || x.waitClass.unexpected:
-			case x.waitClass.openEnded:
-				openEnded = append(openEnded, x)
+			case scan.waitClass.unexpected:
+				continue // no row should be in it, so no index is proposed for it
+			case scan.waitClass.openEnded:
+				openEnded = append(openEnded, scan)
 			default:
-				oneCount = append(oneCount, x)
+				exactCount = append(exactCount, scan)
 			}
 		}
-		if len(oneCount) > 0 {
-			list = append(list, t.firstPageQuery(state, oneCount, now))
-		}
-		if len(openEnded) > 0 {
-			list = append(list, t.firstPageQuery(state, openEnded, now))
+		for _, scans := range [][]laneScan{exactCount, openEnded} {
+			if len(scans) > 0 {
+				list = append(list, t.firstPageQuery(state, scans, now))
+			}
 		}
 	}
 	if t.refresh.runs() {
@@ -515,7 +521,7 @@ func (t *layout) indexedQuery(state pendingState, where, orderBy []string) Index
 		What:         fmt.Sprintf("%s records, %s", state.lane, cmp.Or(state.title, state.cond)),
 		Equal:        slices.Sorted(slices.Values(t.names(equal))),
 		OrderBy:      t.names(orderBy),
-		IndexColumns: lists.Distinct(slices.Concat(t.where.prefix, state.prefix, orderBy)),
+		IndexColumns: lists.Distinct(slices.Concat(t.where.indexPrefix, state.indexPrefix, orderBy)),
 		IndexWhere:   indexWhere.all(),
 	}
 }

@@ -126,7 +126,7 @@ func (r *resolver) countedPolicy() {
 	c.rule = &backlog.Rule{Retries: m.Retries, Waits: m.Waits}
 	c.count = t.text.Quote(count.Name)
 	c.countColumn = count
-	c.lastFailure = r.policyTime(m.Last)
+	c.lastFailure = r.policyTimeColumn(m.Last)
 	// The number of failures is set, not incremented, so that it may be written twice.
 	failures := func(s *backlog.Settlement) any { return c.countColumn.CapCount(s.Memory.Failures) }
 	lastFailure := func(s *backlog.Settlement) any { return t.writeForm(c.lastFailure).Write(s.At) }
@@ -148,14 +148,14 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	t := r.t
 	c := &t.policy
 	c.rule.Waits = nil
-	c.next = r.policyTime(m.Next)
+	c.next = r.policyTimeColumn(m.Next)
 	next := func(s *backlog.Settlement) any { return t.writeForm(c.next).Write(s.Memory.Next) }
 	c.expired = []setClause{{column: c.next.quoted, expr: "NULL"}}
 	c.failed = append(slices.Clip(c.failed), setClause{column: c.next.quoted, valueOf: next})
 	if m.InRetry != "" {
 		r.policyColumn(m.InRetry)
 		set := func(text string) setClause {
-			return r.setClause("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
+			return r.resolveSetClause("policy", mapping.Assignment{Column: m.InRetry, Value: mapping.Value{Text: text}})
 		}
 		c.success = []setClause{set("false")}
 		c.expired = append(c.expired, set("false"))
@@ -165,21 +165,28 @@ func (r *resolver) plannedPolicy(m *mapping.PolicyColumns) {
 	c.reset = slices.Concat(c.reset, c.expired)
 }
 
-// policyTime resolves a column in which the policy keeps a time.
-func (r *resolver) policyTime(name string) *timeColumn {
+// policyTimeColumn resolves a column in which the policy keeps a time.
+func (r *resolver) policyTimeColumn(name string) *timeColumn {
 	col := r.policyColumn(name)
 	tc := r.t.timeOf(col)
-	if tc.written { // no setting says more about it
-		// An empty column is written in the form of the date of insertion, so it
-		// must be read in the same zone.
-		r.t.setZone(tc, col, r.t.inserted.zone)
-		tc.written = false
-	}
+	r.t.adoptInsertionZone(tc, col)
+	tc.onlyWritten = false // passes read it
 	tc.policyTime = true
 	if tc == r.t.inserted {
 		r.t.Notef("policy: the date of insertion is that of the last failure: each failure makes a record young again, and none grows too old")
 	}
 	return tc
+}
+
+// adoptInsertionZone gives the time column the zone of the date of insertion, unless a setting says
+// more about it. An empty column is written in the form of that date, so it must be read in the same
+// zone.
+func (t *layout) adoptInsertionZone(tc *timeColumn, col *column) {
+	isNamed := !tc.onlyWritten
+	if isNamed {
+		return
+	}
+	t.setZone(tc, col, t.inserted.zone)
 }
 
 // policyColumn is [resolver.writable] for a column that init can add.
@@ -338,10 +345,10 @@ func (r *resolver) attemptLanes() {
 			continue
 		}
 		tc := t.timeOf(col)
+		t.adoptInsertionZone(tc, col)
 		tc.policyTime = !isMarkOnly
-		if tc.written { // no setting says more about it
-			t.setZone(tc, col, t.inserted.zone)
-			tc.written = isMarkOnly
+		if !isMarkOnly {
+			tc.onlyWritten = false
 		}
 		times[i] = tc
 	}
@@ -352,7 +359,7 @@ func (r *resolver) attemptLanes() {
 	c.next = times[mapping.RefreshAt]
 	c.reset = []setClause{ // as if the row were saved again
 		{column: c.count, expr: "0"},
-		{column: c.next.quoted, expr: "?", now: c.next},
+		{column: c.next.quoted, expr: "?", nowColumn: c.next},
 	}
 	for _, i := range []int{mapping.DeadlineAt, mapping.AttemptUID, mapping.DisabledReason, mapping.FailingSince} {
 		if a.cols[i] != nil {

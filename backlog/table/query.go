@@ -59,16 +59,16 @@ const (
 
 // A selectQuery is a SELECT from one table. Clauses whose fields are zero are left out.
 type selectQuery struct {
-	columns    []string // expressions
-	columnArgs []any    // of the expressions
-	from       string   // the quoted table
-	where      conditions
-	grouped    bool // by the first expression
-	orderBy    []string
-	descending bool   // all of orderBy
-	limit      int    // 0: no limit
-	bindsLimit bool   // the limit is an argument, so that one prepared statement serves every limit
-	lock       string // the clause that locks the rows
+	columns         []string // expressions
+	columnArgs      []any    // of the expressions
+	from            string   // the quoted table
+	where           conditions
+	grouped         bool // by the first expression
+	orderBy         []string
+	descending      bool   // all of orderBy
+	limit           int    // 0: no limit
+	limitAsArgument bool   // the limit is an argument, so that one prepared statement serves every limit
+	lock            string // the clause that locks the rows
 }
 
 // sql returns the text of the query, with ? as the placeholder, and its arguments.
@@ -79,7 +79,7 @@ func (q selectQuery) sql() (text string, args []any) {
 		text += " GROUP BY 1"
 	}
 	text += q.orderClause(q.orderBy)
-	if q.limit > 0 && q.bindsLimit {
+	if q.limit > 0 && q.limitAsArgument {
 		text += " LIMIT ?"
 		args = append(args, q.limit)
 	} else if q.limit > 0 {

@@ -14,9 +14,9 @@ import (
 
 // A filter is a list of conditions of the mapping, joined by AND.
 type filter struct {
-	cond   string         // SQL; "": no condition
-	equal  map[string]any // columns, quoted, that must have this value
-	prefix []string       // columns of equal, quoted, with which an index begins
+	cond        string         // SQL; "": no condition
+	equal       map[string]any // columns, quoted, that must have this value
+	indexPrefix []string       // columns of equal, quoted, with which an index begins
 }
 
 // A pendingState is a condition under which rows belong to a lane, such as one status value.
@@ -40,12 +40,12 @@ type pendingState struct {
 
 // A setClause assigns a new value to a column in an UPDATE.
 type setClause struct {
-	column   string                        // quoted
-	expr     string                        // SQL, with ? for a bound value
-	now      *timeColumn                   // the bound value is the present time, in the form of this column
-	valueOf  func(*backlog.Settlement) any // returns the bound value; nil: only now binds one
-	constant bool                          // every row gets value
-	value    any
+	column    string                        // quoted
+	expr      string                        // SQL, with ? for a bound value
+	nowColumn *timeColumn                   // the bound value is the present time, in the form of this column
+	valueOf   func(*backlog.Settlement) any // returns the bound value; nil: only nowColumn binds one
+	constant  bool                          // every row gets value
+	value     any
 }
 
 // A stateUpdate is what a settlement writes for one target state.
@@ -151,7 +151,7 @@ func (r *resolver) filter(setting string, list []mapping.Condition) filter {
 		name := r.t.text.Quote(col.Name)
 		f.equal[name] = value
 		if r.t.text.EqualFirst {
-			f.prefix = append(f.prefix, name)
+			f.indexPrefix = append(f.indexPrefix, name)
 		}
 	}
 	f.cond = strings.Join(all, " AND ")
@@ -199,32 +199,36 @@ func (r *resolver) setClauses(setting string, s mapping.State) []setClause {
 	if len(s.Values) > 0 {
 		set = []mapping.Assignment{{Column: r.t.m.Status, Value: s.Values[0]}}
 	}
-	return lists.Map(set, func(a mapping.Assignment) setClause { return r.setClause(setting, a) })
+	return lists.Map(set, func(a mapping.Assignment) setClause { return r.resolveSetClause(setting, a) })
 }
 
-// setClause resolves an assignment of the mapping.
-func (r *resolver) setClause(setting string, a mapping.Assignment) setClause {
+// resolveSetClause resolves an assignment of the mapping.
+func (r *resolver) resolveSetClause(setting string, a mapping.Assignment) setClause {
 	col := r.writable(setting, a.Column)
-	out := setClause{column: r.t.text.Quote(col.Name)}
+	quoted := r.t.text.Quote(col.Name)
 	switch {
 	case a.Value.IsNow():
-		out.expr = "?"
-		out.now = r.t.timeOf(col)
-		return out
+		return setClause{column: quoted, expr: "?", nowColumn: r.t.timeOf(col)}
 	case a.Value.IsIncrement():
-		out.expr = col.IncrementExpr(out.column)
-		return out
+		return setClause{column: quoted, expr: col.IncrementExpr(quoted)}
 	}
-	out.value = r.typed(setting, col, a.Value)
-	if out.value == nil && col.NotNull {
+	value := r.constant(setting, col, a.Value)
+	return setClause{column: quoted, expr: r.t.text.Literal(value), constant: true, value: value}
+}
+
+// constant returns the value of an assignment that gives every row the same one, in the type of the
+// column.
+func (r *resolver) constant(setting string, col *column, v mapping.Value) any {
+	value := r.typed(setting, col, v)
+	if value == nil && col.NotNull {
 		r.refuse("give it a value", "%s: column %s must not be NULL", setting, col.Name)
 	}
-	if s, ok := out.value.(string); ok && col.MaxLength > 0 && len([]rune(s)) > col.MaxLength {
-		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, s, col.Name, col.Decl)
+	text, isText := value.(string)
+	isTooLong := isText && col.MaxLength > 0 && len([]rune(text)) > col.MaxLength
+	if isTooLong {
+		r.refuse("write a shorter one", "%s: %q is longer than column %s allows (%s)", setting, text, col.Name, col.Decl)
 	}
-	out.expr = r.t.text.Literal(out.value)
-	out.constant = true
-	return out
+	return value
 }
 
 // states resolves the statuses of the mapping.
@@ -345,11 +349,11 @@ func onceEach(list []setClause) []setClause {
 // attempt if there was one, and the columns whose value the database must not renew.
 func (r *resolver) otherClauses(attempt bool) (also []setClause) {
 	for _, a := range r.t.m.Touch {
-		also = append(also, r.setClause("table.touch", a))
+		also = append(also, r.resolveSetClause("table.touch", a))
 	}
 	if attempt && r.t.m.Attempts != "" {
 		r.t.attemptsColumn = r.column("table.attempts", r.t.m.Attempts)
-		also = append(also, r.setClause("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
+		also = append(also, r.resolveSetClause("table.attempts", mapping.Assignment{Column: r.t.m.Attempts, Value: mapping.Value{Text: "+1"}}))
 	}
 	for _, tc := range r.t.times {
 		if tc.spec.Keep {

@@ -94,7 +94,7 @@ func (t *Table) rewriteGroup(
 	w := groupWrite{
 		rows:  len(rows),
 		whole: func(ctx context.Context, tx *sql.Tx) error { return t.rewriteRows(ctx, tx, x, rows) },
-		one: func(ctx context.Context, tx *sql.Tx, i int) error {
+		writeRow: func(ctx context.Context, tx *sql.Tx, i int) error {
 			return t.rewriteRows(ctx, tx, x, rows[i:i+1])
 		},
 		text: func(i int) (string, int) {
@@ -241,7 +241,7 @@ func (t *Table) expireAll(ctx context.Context, x expiry, e backlog.Expiry) (n in
 			return err
 		})
 	})
-	if err != nil && t.mayBeOfRow(err) {
+	if err != nil && t.mayBeRowError(err) {
 		return 0, false, nil
 	}
 	if err == nil && n > 0 {

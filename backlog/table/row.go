@@ -70,7 +70,7 @@ func (t *layout) newPageColumns() pageColumns {
 		s.attemptsAt = add(t.text.Quote(t.attemptsColumn.Name))
 	}
 	for _, tc := range t.times {
-		if !tc.written {
+		if !tc.onlyWritten {
 			tc.at = add(tc.quoted)
 		}
 	}
@@ -159,7 +159,8 @@ func (t *Table) rows(ctx context.Context, q selectQuery) ([][]any, error) {
 func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where conditions) iter.Seq2[[][]any, error] {
 	return func(yield func([][]any, error) bool) {
 		q := selectQuery{columns: aliased(exprs), from: t.name, where: where, orderBy: t.key, limit: size}
-		for more := true; more; {
+		more := true
+		for more {
 			rows, err := t.rows(ctx, q)
 			if err == nil && len(rows) == 0 {
 				return
@@ -169,7 +170,9 @@ func (t *Table) groupsByKey(ctx context.Context, exprs []string, size int, where
 				q.where = where.clone()
 				q.where.add(db.KeyRange(">", t.key, t.keyOf(rows[size-1])))
 			}
-			more = yield(rows, err) && more
+			if !yield(rows, err) {
+				return
+			}
 		}
 	}
 }
@@ -238,13 +241,13 @@ func (t *Table) FirstOfEachState(ctx context.Context, most int) (map[string][]ba
 			conds.add(t.inserted.quoted+" IS NOT NULL", nil)
 		}
 		rows, err := t.rows(ctx, selectQuery{
-			columns:    aliased(t.selected.exprs),
-			from:       t.name,
-			where:      conds,
-			orderBy:    t.orderColumns(state.lane, datedSegment),
-			descending: t.lanes[state.lane].descending,
-			limit:      most,
-			bindsLimit: true,
+			columns:         aliased(t.selected.exprs),
+			from:            t.name,
+			where:           conds,
+			orderBy:         t.orderColumns(state.lane, datedSegment),
+			descending:      t.lanes[state.lane].descending,
+			limit:           most,
+			limitAsArgument: true,
 		})
 		if err != nil {
 			return nil, err
@@ -289,9 +292,9 @@ func (s *scanner) scan(rows *sql.Rows) error {
 	n := len(s.t.selected.exprs)
 	slab := make([]any, min(s.room(), 64)*n)
 	to := make([]any, n, n+1)
-	b := s.scans[0].state
+	stateIndex := s.scans[0].stateIndex
 	if len(s.scans) > 1 {
-		to = append(to, &b)
+		to = append(to, &stateIndex)
 		for range s.t.orderColumns(s.q.Lane, s.segment) {
 			to = append(to, new(any)) // the union only orders by it
 		}
@@ -320,7 +323,7 @@ func (s *scanner) scan(rows *sql.Rows) error {
 			row[i] = s.t.value(i, v)
 		}
 		s.count++
-		s.addRow(row, b)
+		s.addRow(row, stateIndex)
 	}
 	s.page.More = s.room() <= 0
 	return rows.Err()
@@ -344,7 +347,7 @@ func (t *layout) value(i int, v any) any { return t.database.Value(t.selected.co
 
 // addRow adds a row to the page. It decides exactly what the SQL conditions decide to the
 // second.
-func (s *scanner) addRow(row []any, b int) {
+func (s *scanner) addRow(row []any, stateIndex int) {
 	t := s.t
 	if s.page.Records == nil {
 		s.page.Records = make([]backlog.Record, 0, s.q.Limit)
@@ -386,7 +389,7 @@ func (s *scanner) addRow(row []any, b int) {
 	}
 	rec.Inserted = d.inserted
 	rec.Cursor = s.page.Next
-	t.fill(rec, row, b)
+	t.fill(rec, row, stateIndex)
 	s.page.Records = s.page.Records[:n+1]
 }
 

@@ -88,8 +88,8 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			}
 			return nil
 		},
-		whole: func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
-		one:   func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
+		whole:    func(ctx context.Context, tx *sql.Tx) error { return t.writeBatches(ctx, tx, writes) },
+		writeRow: func(ctx context.Context, tx *sql.Tx, i int) error { return t.settleRow(ctx, tx, &group[i]) },
 		text: func(i int) (string, int) {
 			x := t.rowUpdate(&group[i])
 			return x.text, len(x.args)
@@ -421,8 +421,8 @@ func (t *layout) rowUpdate(s *backlog.Settlement) batchUpdate { return t.batchUp
 func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) {
 	for _, a := range list {
 		switch {
-		case a.now != nil:
-			args = append(args, t.writeForm(a.now).Write(b.at))
+		case a.nowColumn != nil:
+			args = append(args, t.writeForm(a.nowColumn).Write(b.at))
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
 		}

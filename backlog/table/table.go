@@ -159,7 +159,7 @@ func (t *Table) noteCatalog() {
 	}
 	for _, c := range t.catalog.Columns {
 		q := t.text.Quote(c.Name)
-		isSearched := q == t.status || q == t.inserted.quoted || slices.Contains(t.where.prefix, q)
+		isSearched := q == t.status || q == t.inserted.quoted || slices.Contains(t.where.indexPrefix, q)
 		if c.PrefixIndexed && isSearched {
 			t.Notef("column %s is %s, of which an index has only the beginnings: every page sorts all that is pending; with VARCHAR it would not", c.Name, c.Decl)
 		}
@@ -167,7 +167,7 @@ func (t *Table) noteCatalog() {
 		kept := slices.ContainsFunc(t.updates[backlog.RowSuccess].others, isIt)
 		if c.AutoUpdated && !kept {
 			hint := ""
-			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.written }) {
+			if slices.ContainsFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name && !tc.onlyWritten }) {
 				hint = "; `keep: true` in its long form keeps it"
 			}
 			t.Notef("column %s is set by the database whenever a row is written%s", c.Name, hint)

@@ -25,7 +25,7 @@ type timeColumn struct {
 	zone         *time.Location
 	assumed      bool         // the zone is a default, not from the mapping
 	spec         mapping.Time // of the setting; zero without a setting
-	written      bool         // only written, never read
+	onlyWritten  bool         // only written, never read
 	role         timeRole
 	policyTime   bool // the policy keeps a time in it
 	formGiven    bool // the type or the setting says the form: rows cannot change it
@@ -268,7 +268,7 @@ func (t *Table) ProveTimes(ctx context.Context, now time.Time) error {
 		err := tc.proveForm(raws[i])
 		mostCommon, hasForm := timeform.MostCommon(raws[i], tc.zone)
 		var p *Problem
-		if tc.written && errors.As(err, &p) {
+		if tc.onlyWritten && errors.As(err, &p) {
 			t.Notef("%s: times that are written there get the form of %s", p.What, t.inserted.name)
 		} else if err != nil && !hasForm && t.isFilter(tc) && tc.knownForm() == nil {
 			t.Notef("%s: such rows are left alone", errors.Unwrap(err))
@@ -329,11 +329,21 @@ func (t *Table) relearnForms(ctx context.Context) error {
 		return err
 	}
 	for i, tc := range t.times {
-		if f, ok, err := timeform.Detect(raws[i], tc.zone); ok && err == nil && !tc.formGiven && tc.knownForm() != nil {
-			tc.setForm(f, false)
+		if tc.formGiven || tc.knownForm() == nil {
+			continue
 		}
+		tc.setDetectedForm(raws[i])
 	}
 	return nil
+}
+
+// setDetectedForm sets the form that most of the raw values have. If no form has enough of them, the
+// column keeps its form.
+func (c *timeColumn) setDetectedForm(raws []any) {
+	f, ok, err := timeform.Detect(raws, c.zone)
+	if ok && err == nil {
+		c.setForm(f, false)
+	}
 }
 
 // mayBeFuture reports whether dates of insertion in the future are plausible, since the column says
@@ -458,7 +468,7 @@ func (t *layout) formOf(name string) *timeform.Form {
 func (t *Table) proveZone() error {
 	zone := t.catalog.SessionZone
 	isAssumed := func(c *timeColumn) bool {
-		return c.assumed && !c.written && c.knownForm() != nil && c.knownForm().Zoneless()
+		return c.assumed && !c.onlyWritten && c.knownForm() != nil && c.knownForm().Zoneless()
 	}
 	i := slices.IndexFunc(t.times, isAssumed)
 	if i < 0 || zone == "" {
@@ -526,7 +536,7 @@ func (t *layout) timeOf(c *column) *timeColumn {
 	if i := slices.IndexFunc(t.times, func(tc *timeColumn) bool { return tc.name == c.Name }); i >= 0 {
 		return t.times[i]
 	}
-	tc := &timeColumn{name: c.Name, quoted: t.text.Quote(c.Name), written: true}
+	tc := &timeColumn{name: c.Name, quoted: t.text.Quote(c.Name), onlyWritten: true}
 	t.setZone(tc, c, t.m.Zone)
 	t.times = append(t.times, tc)
 	return tc

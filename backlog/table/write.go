@@ -23,9 +23,9 @@ type groupWrite struct {
 	// read.
 	whole func(context.Context, *sql.Tx) error
 
-	// one writes the row with the index. It returns [backlog.ErrConflict] if the row is not as
-	// it was read, and a *Problem if the database undoes the write.
-	one func(context.Context, *sql.Tx, int) error
+	// writeRow writes the row with the index. It returns [backlog.ErrConflict] if the row is not
+	// as it was read, and a *Problem if the database undoes the write.
+	writeRow func(context.Context, *sql.Tx, int) error
 
 	// single returns the statement that writes all rows, if one does and may do so outside of a
 	// transaction. It is called after prepare. Nil: none does.
@@ -47,13 +47,15 @@ type groupWrite struct {
 // to find out which rows the database refuses.
 func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettled, error) {
 	err := t.writeWhole(ctx, &w)
-	if !t.mayBeOfRow(err) {
+	if !t.mayBeRowError(err) {
 		return nil, err
 	}
 	reasons := make([]error, w.rows)
-	err = t.rowByRow(ctx, &w, reasons)
-	if err == errEndedTransactions || errors.As(err, new(commitError)) && t.mayBeOfRow(err) {
-		err = t.rowsApart(ctx, &w, reasons)
+	err = t.writeWithSavepoints(ctx, &w, reasons)
+	endedTooOften := err == errEndedTransactions
+	failedAtCommit := errors.As(err, new(commitError)) && t.mayBeRowError(err)
+	if endedTooOften || failedAtCommit {
+		err = t.writeOneByOne(ctx, &w, reasons)
 	}
 	if err != nil {
 		return nil, err
@@ -95,15 +97,15 @@ func (t *Table) writeSingle(ctx context.Context, text string, x *batchUpdate) er
 	return err
 }
 
-// isOfRow reports whether the error is about one row, so that other rows can be written.
-func (t *Table) isOfRow(err error) bool {
+// isRowError reports whether the error is about one row, so that other rows can be written.
+func (t *Table) isRowError(err error) bool {
 	return errors.Is(err, backlog.ErrConflict) || errors.As(err, new(*Problem)) || t.db.Class(err) == db.Refused
 }
 
-// mayBeOfRow reports whether the error can be about one row. This includes errors of the
+// mayBeRowError reports whether the error can be about one row. This includes errors of the
 // database that have no known class, and denials: a trigger can fail with any error.
-func (t *Table) mayBeOfRow(err error) bool {
-	if t.isOfRow(err) {
+func (t *Table) mayBeRowError(err error) bool {
+	if t.isRowError(err) {
 		return true
 	}
 	class := t.db.Class(err)
@@ -113,20 +115,21 @@ func (t *Table) mayBeOfRow(err error) bool {
 // errEndedTransactions means that too many rows have ended the transaction that wrote them.
 var errEndedTransactions = errors.New("rows have ended their transaction")
 
-// maxRestarts limits how often rowByRow begins anew. Each time it writes all rows again.
+// maxRestarts limits how often writeWithSavepoints begins anew. Each time it writes all rows again.
 const maxRestarts = 10
 
-// rowByRow writes each row after a savepoint, in one transaction. It sets reasons[i] if the
-// i-th row is not written, and skips rows that have a reason already.
-func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) error {
+// writeWithSavepoints writes each row after a savepoint, in one transaction. It sets reasons[i] if
+// the i-th row is not written, and skips rows that have a reason already.
+func (t *Table) writeWithSavepoints(ctx context.Context, w *groupWrite, reasons []error) error {
 	for range maxRestarts {
 		ended := false
 		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) (err error) {
 			for i := range reasons {
-				if reasons[i] != nil {
+				alreadyRefused := reasons[i] != nil
+				if alreadyRefused {
 					continue
 				}
-				ended, err = t.writeOne(ctx, tx, w, i, &reasons[i])
+				ended, err = t.writeAfterSavepoint(ctx, tx, w, i, &reasons[i])
 				if err != nil {
 					return err
 				}
@@ -140,17 +143,17 @@ func (t *Table) rowByRow(ctx context.Context, w *groupWrite, reasons []error) er
 	return errEndedTransactions
 }
 
-// writeOne writes the i-th row after a savepoint. If the row is refused, it rolls back to the
-// savepoint and sets the reason. ended reports that a trigger has ended the transaction, as
+// writeAfterSavepoint writes the i-th row after a savepoint. If the row is refused, it rolls back to
+// the savepoint and sets the reason. ended reports that a trigger has ended the transaction, as
 // RAISE(ROLLBACK) does, so that the other rows must be written anew.
-func (t *Table) writeOne(
+func (t *Table) writeAfterSavepoint(
 	ctx context.Context, tx *sql.Tx, w *groupWrite, i int, reason *error,
 ) (ended bool, err error) {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT one"); err != nil {
 		return false, err
 	}
-	err = w.one(ctx, tx, i)
-	if err != nil && !t.mayBeOfRow(err) {
+	err = w.writeRow(ctx, tx, i)
+	if err != nil && !t.mayBeRowError(err) {
 		return false, err
 	}
 	*reason = err
@@ -164,15 +167,17 @@ func (t *Table) writeOne(
 	return ended, err
 }
 
-// rowsApart writes each row in a transaction of its own, since some constraints are checked
-// only at the commit. It skips rows that have a reason already.
-func (t *Table) rowsApart(ctx context.Context, w *groupWrite, reasons []error) error {
+// writeOneByOne writes each row in a transaction of its own, since some constraints are checked
+// only at the commit. It sets reasons[i] if the i-th row is not written, and skips rows that have a
+// reason already.
+func (t *Table) writeOneByOne(ctx context.Context, w *groupWrite, reasons []error) error {
 	for i := range reasons {
-		if reasons[i] != nil {
+		alreadyRefused := reasons[i] != nil
+		if alreadyRefused {
 			continue
 		}
-		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.one(ctx, tx, i) })
-		if err != nil && !t.mayBeOfRow(err) {
+		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.writeRow(ctx, tx, i) })
+		if err != nil && !t.mayBeRowError(err) {
 			return commitError{err} // rows before this one are written
 		}
 		reasons[i] = err
@@ -193,7 +198,7 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]
 			continue
 		}
 		unwritten = append(unwritten, backlog.Unsettled{Index: i, Err: reason})
-		if doubtful == nil && !t.isOfRow(reason) {
+		if doubtful == nil && !t.isRowError(reason) {
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}

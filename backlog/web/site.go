@@ -193,22 +193,28 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answers[v.sentStatus/100].Add(1)
 	}()
 	v.headers()
-	v.path = v.set.below(v.path)
+	v.path = v.set.withoutPrefix(v.path)
 	if err := v.answer(); err != nil {
 		v.fail(err)
 	}
 }
 
-// below returns the path below the prefix. Probes are also found outside of it; for other paths there
-// it returns "".
-func (s *setup) below(path string) string {
+// isProbe reports whether a GET of the path is a probe.
+func isProbe(path string) bool {
+	methods, _ := find(path)
+	return methods[http.MethodGet].probe
+}
+
+// withoutPrefix returns the path below the prefix. Probes are also found outside of it; for other
+// paths there it returns "".
+func (s *setup) withoutPrefix(path string) string {
 	if path == s.prefix {
 		return "/"
 	}
 	if rest, ok := strings.CutPrefix(path, s.prefix+"/"); ok {
 		return "/" + rest
 	}
-	if methods, _ := find(path); methods[http.MethodGet].probe {
+	if isProbe(path) {
 		return path
 	}
 	return ""

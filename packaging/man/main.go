@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := doc.GenManTree(cmd.Manual(), &doc.GenManHeader{Source: "backlog", Manual: "Commands"}, os.Args[1]); err != nil {
+	if err := doc.GenManTree(cmd.ManualCommand(), &doc.GenManHeader{Source: "backlog", Manual: "Commands"}, os.Args[1]); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -282,7 +282,7 @@ type output struct {
 	tail     proc.Tail
 	r, w     *os.File
 	pollable func() *os.File // takes the place of r once it is called
-	read     chan struct{}   // closed when everything is read
+	done     chan struct{}   // closed when everything is read
 
 	// childPatience is how long finish waits for children that hold the pipe.
 	childPatience time.Duration
@@ -291,7 +291,7 @@ type output struct {
 func newOutput(childPatience time.Duration) (*output, error) {
 	r, w, err := proc.Pipe()
 	pollable := sync.OnceValue(func() *os.File { return proc.Pollable(r) })
-	return &output{r: r, w: w, pollable: pollable, read: make(chan struct{}), childPatience: childPatience}, err
+	return &output{r: r, w: w, pollable: pollable, done: make(chan struct{}), childPatience: childPatience}, err
 }
 
 // readLater is called when the program has been started. It closes this process's writing
@@ -300,15 +300,16 @@ func readLater(stdout, stderr *output) *time.Timer {
 	stdout.w.Close()
 	stderr.w.Close()
 	return time.AfterFunc(readDelay, func() {
-		go stdout.copy()
-		stderr.copy()
+		go stdout.readAll()
+		stderr.readAll()
 	})
 }
 
-// copy reads the output into tail until it ends or the read deadline passes.
-func (o *output) copy() {
-	defer close(o.read)
-	for buf := make([]byte, proc.TailSize); ; {
+// readAll reads the output into tail until it ends or the read deadline passes.
+func (o *output) readAll() {
+	defer close(o.done)
+	buf := make([]byte, proc.TailSize)
+	for {
 		n, err := o.pollable().Read(buf)
 		o.tail.Write(buf[:n])
 		if err != nil {
@@ -317,7 +318,7 @@ func (o *output) copy() {
 	}
 }
 
-// finish is called when the program has ended, with unread if copy was never started. It
+// finish is called when the program has ended, with unread if readAll was never started. It
 // returns when tail has what the program wrote. If children hold the pipe it waits for
 // childPatience only. What they write later is read and dropped: with a closed pipe they
 // would die of SIGPIPE.
@@ -328,9 +329,9 @@ func (o *output) finish(unread bool) {
 	}
 	o.pollable().SetReadDeadline(time.Now().Add(o.childPatience))
 	if unread {
-		o.copy()
+		o.readAll()
 	}
-	<-o.read
+	<-o.done
 	go o.discard()
 }
 

@@ -179,7 +179,7 @@ func (h *Handler) wait(ctx context.Context, t *task) error {
 		h.waiting = slices.Delete(h.waiting, i, i+1)
 		t.done <- context.Cause(ctx)
 	} else if w != nil {
-		w.end(fmt.Errorf("the worker was ended when one of its records was given up: %w", context.Cause(ctx)))
+		w.terminate(fmt.Errorf("the worker was ended when one of its records was given up: %w", context.Cause(ctx)))
 	}
 	h.mu.Unlock()
 	select {
@@ -216,7 +216,7 @@ func (h *Handler) Close() error {
 	case <-ended:
 	case <-h.Hard:
 		for _, w := range workers {
-			w.end(errors.New("the worker was killed: the stop was asked for twice"))
+			w.terminate(errors.New("the worker was killed: the stop was asked for twice"))
 			w.kill()
 		}
 		<-ended
@@ -258,7 +258,7 @@ func (h *Handler) distribute() {
 func (h *Handler) pickWorker() *worker {
 	var best *worker // of those that have room
 	for _, w := range h.workers {
-		isEnding := w.ctx.Err() != nil
+		isEnding := w.terminateCtx.Err() != nil
 		isFull := len(w.inFlight) >= h.window()
 		if isEnding || isFull {
 			continue

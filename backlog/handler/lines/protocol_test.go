@@ -140,8 +140,8 @@ func TestRepliesInPieces(t *testing.T) {
 				t.Errorf("pieces of %d: no answer for %s", size, id)
 			}
 		}
-		if w.ctx.Err() != nil || len(w.inFlight) != 1 {
-			t.Errorf("pieces of %d: %v, %d in flight", size, w.ctx.Err(), len(w.inFlight))
+		if w.terminateCtx.Err() != nil || len(w.inFlight) != 1 {
+			t.Errorf("pieces of %d: %v, %d in flight", size, w.terminateCtx.Err(), len(w.inFlight))
 		}
 		if got, want := r.unfinished(), `, its last line has no end: "{\"attempt"`; got != want {
 			t.Errorf("pieces of %d: %s, want %s", size, got, want)
@@ -159,7 +159,7 @@ func TestRepliesTooLong(t *testing.T) {
 			n, _ := r.Write([]byte(line[:min(32<<10, len(line))]))
 			line = line[n:]
 		}
-		if bad := context.Cause(w.ctx); bad == nil || !strings.HasPrefix(bad.Error(), "the worker wrote "+want+`: "xxx`) {
+		if bad := context.Cause(w.terminateCtx); bad == nil || !strings.HasPrefix(bad.Error(), "the worker wrote "+want+`: "xxx`) {
 			t.Errorf("%d bytes: %v, want %s", maxLine+extra, bad, want)
 		}
 		if len(r.rest) != 0 {

@@ -79,19 +79,19 @@ func TestLinesPace(t *testing.T) {
 					}
 				}
 				select {
-				case <-w.ctx.Done():
+				case <-w.terminateCtx.Done():
 				case <-time.After(time.Hour):
 				}
 				if tt.after == 0 {
-					if w.ctx.Err() != nil {
-						t.Errorf("%v", context.Cause(w.ctx))
+					if w.terminateCtx.Err() != nil {
+						t.Errorf("%v", context.Cause(w.terminateCtx))
 					}
 					return
 				}
 				if got := time.Since(began); got != tt.after {
 					t.Errorf("ended after %v, want %v", got, tt.after)
 				}
-				if err := context.Cause(w.ctx); err.Error() != tt.text || !errors.Is(err, context.DeadlineExceeded) {
+				if err := context.Cause(w.terminateCtx); err.Error() != tt.text || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%q, want %q", err, tt.text)
 				}
 			})

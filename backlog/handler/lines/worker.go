@@ -21,29 +21,34 @@ import (
 // fields about records.
 type worker struct {
 	h   *Handler
-	ctx context.Context // done when the process is to be terminated; the cause is the reason
-	end context.CancelCauseFunc
+	pid int // 0 before its start
 
-	killed context.Context // done when it is to be killed; after ctx
-	kill   context.CancelFunc
-	pid    int // 0 before its start
+	terminateCtx context.Context // done when the process is to be terminated; the cause is the reason
+	terminate    context.CancelCauseFunc
+	killCtx      context.Context // done when it is to be killed; after terminateCtx
+	kill         context.CancelFunc
 
-	inFlight map[string]*task // by attempt
-	queue    []*task          // those in flight whose request is not written yet
-	batch    []byte           // of writeQueue, which uses it again
-	finished bool             // standard input is closed after the queue
-	answered bool             // it has sent a valid reply
-	silence  *time.Timer      // ends the worker unless it replies; nil: no limit
+	inFlight     map[string]*task // by attempt
+	queue        []*task          // those in flight whose request is not written yet
+	batch        []byte           // of writeQueue, which uses it again
+	finished     bool             // standard input is closed after the queue
+	answered     bool             // it has sent a valid reply
+	silenceTimer *time.Timer      // ends the worker unless it replies; nil: no limit
 
 	wake chan struct{} // gets a value when there is something to write, or to close
 }
 
+// newWorker returns a worker whose process is not started yet.
 func newWorker(h *Handler) *worker {
-	w := &worker{h: h, inFlight: make(map[string]*task), wake: make(chan struct{}, 1)}
-	w.ctx, w.end = context.WithCancelCause(context.Background())
-	w.killed, w.kill = context.WithCancel(context.Background())
+	w := &worker{
+		h:        h,
+		inFlight: make(map[string]*task),
+		wake:     make(chan struct{}, 1),
+	}
+	w.terminateCtx, w.terminate = context.WithCancelCause(context.Background())
+	w.killCtx, w.kill = context.WithCancel(context.Background())
 	if h.Timeout > 0 {
-		w.silence = time.AfterFunc(h.Timeout, w.timedOut)
+		w.silenceTimer = time.AfterFunc(h.Timeout, w.timedOut)
 	}
 	return w
 }
@@ -73,8 +78,8 @@ func (w *worker) wakeUp() {
 
 // resetSilence gives the worker Timeout for its next reply.
 func (w *worker) resetSilence() {
-	if w.silence != nil {
-		w.silence.Reset(w.h.Timeout)
+	if w.silenceTimer != nil {
+		w.silenceTimer.Reset(w.h.Timeout)
 	}
 }
 
@@ -86,7 +91,7 @@ func (w *worker) finish() {
 	w.wakeUp()
 	grace := max(w.h.grace(), 10*time.Millisecond)
 	time.AfterFunc(grace, func() {
-		w.end(fmt.Errorf("the worker had to be ended: it did not end within %v of the end of its standard input", grace))
+		w.terminate(fmt.Errorf("the worker had to be ended: it did not end within %v of the end of its standard input", grace))
 	})
 }
 
@@ -96,14 +101,14 @@ func (w *worker) timedOut() {
 	defer w.h.mu.Unlock()
 	if len(w.inFlight) > 0 {
 		text := fmt.Sprintf("timed out after %v: the worker answered nothing (does it flush its output?)", w.h.Timeout)
-		w.end(backlog.Worded(text, context.DeadlineExceeded))
+		w.terminate(backlog.Worded(text, context.DeadlineExceeded))
 	}
 }
 
 // run runs the process and reports its end to the handler.
 func (w *worker) run() {
 	end := w.runProcess()
-	w.end(nil)
+	w.terminate(nil)
 	w.kill()
 	w.h.workerEnded(w, end)
 }
@@ -134,9 +139,9 @@ func (w *worker) runProcess() *workerEnd {
 	written := 0
 	writing.Go(func() { written = w.writeRequests(stdinWriter, processEnded) })
 
-	terminated, err := proc.Wait(w.ctx, w.killed.Done(), cmd, w.h.grace())
+	terminated, err := proc.Wait(w.terminateCtx, w.killCtx.Done(), cmd, w.h.grace())
 	if !terminated {
-		proc.Terminate(cmd.Process.Pid, nil, w.h.grace(), w.killed.Done())
+		proc.Terminate(cmd.Process.Pid, nil, w.h.grace(), w.killCtx.Done())
 	}
 	close(processEnded)
 	if stdinWriter.SetWriteDeadline(time.Unix(1, 0)) != nil {
@@ -158,7 +163,7 @@ func (w *worker) runProcess() *workerEnd {
 	readNothing := known && unread == written || !known && !answered
 	switch {
 	case terminated:
-		end.reason = context.Cause(w.ctx)
+		end.reason = context.Cause(w.terminateCtx)
 		note = fmt.Sprintf("%v (%s)", end.reason, how)
 	case readNothing:
 		end.unstarted = true
@@ -214,7 +219,7 @@ func (w *worker) writeRequests(stdin *os.File, processEnded <-chan struct{}) (wr
 // writeQueue writes the requests in batches of about [batchSize], and stops early if the worker
 // is being terminated, which need not read the rest. It returns the number of bytes written.
 func (w *worker) writeQueue(stdin *os.File, queue []*task) (written int, err error) {
-	for len(queue) > 0 && w.ctx.Err() == nil {
+	for len(queue) > 0 && w.terminateCtx.Err() == nil {
 		w.batch = w.batch[:0]
 		for len(queue) > 0 && len(w.batch) < batchSize {
 			w.batch = append(w.batch, queue[0].line...)
@@ -377,7 +382,7 @@ func (r *replyReader) Write(p []byte) (int, error) {
 		if problem != nil {
 			r.ignored = true
 			r.rest = nil
-			r.w.end(problem)
+			r.w.terminate(problem)
 			return len(p), nil
 		}
 		if !whole {

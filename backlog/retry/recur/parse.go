@@ -157,19 +157,23 @@ const dateOnly = "20060102"
 // isDateOnly reports whether a value that [parseWallTime] takes is a date without a time.
 func isDateOnly(value string) bool { return len(value) == len(dateOnly) }
 
-// parseWallTime reads a time as RFC 5545 writes it. It returns the wall time and its own zone: the
-// given one, or UTC for a time with a Z.
-func parseWallTime(s string, zone *time.Location) (wall time.Time, ownZone *time.Location, err error) {
+// parseWallTime reads a time as RFC 5545 writes it. It returns the wall time and its zone: UTC for a
+// time with a Z, otherwise the default zone.
+func parseWallTime(s string, defaultZone *time.Location) (wall time.Time, zone *time.Location, err error) {
+	zone = defaultZone
+	if strings.HasSuffix(s, "Z") {
+		zone = time.UTC
+	}
 	for _, layout := range []string{dateOnly, "20060102T150405", "20060102T150405Z"} {
-		wall, err := time.Parse(layout, s)
-		if err == nil && len(s) == len(layout) {
-			if strings.HasSuffix(s, "Z") {
-				zone = time.UTC
-			}
+		if len(s) != len(layout) { // time.Parse takes a fraction of a second that no layout has
+			continue
+		}
+		wall, err = time.Parse(layout, s)
+		if err == nil {
 			return wall, zone, nil
 		}
 	}
-	return time.Time{}, zone, fmt.Errorf("%q is no time; write it as 20260105T060000, or 20260105T060000Z for UTC", s)
+	return time.Time{}, defaultZone, fmt.Errorf("%q is no time; write it as 20260105T060000, or 20260105T060000Z for UTC", s)
 }
 
 // rrule reads the parts of the RRULE.

@@ -142,7 +142,8 @@ func (r *Rule) walk(from time.Time, visit func(wall time.Time) bool) (err error)
 	if err != nil {
 		return err
 	}
-	for next := rule.Iterator(); ; {
+	next := rule.Iterator()
+	for {
 		wall, ok := next()
 		wall = wall.AddDate(-years, 0, 0)
 		if !ok || !r.last.IsZero() && wall.After(r.last) {

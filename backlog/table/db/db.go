@@ -160,7 +160,8 @@ func (db *DB) Close() error {
 // until [DB].Patience is over. If f fails because an index hint is stale, hints are turned
 // off and f is called again.
 func (db *DB) RetryWhileBusy(ctx context.Context, f func(context.Context) error) error {
-	for start := time.Now(); ; {
+	start := time.Now()
+	for {
 		began := time.Now()
 		err := f(ctx)
 		class := db.Class(err)

@@ -98,8 +98,8 @@ func violatedRule(e *mysqldriver.MySQLError) (kind db.GuardKind, name string) {
 	return db.UnknownGuard, ""
 }
 
-// unreached describes why there is no connection to the address.
-func unreached(ctx context.Context, addr string, err error) error {
+// explainConnectError describes why there is no connection to the address.
+func explainConnectError(ctx context.Context, addr string, err error) error {
 	var e *mysqldriver.MySQLError
 	switch {
 	case ctx.Err() != nil:

@@ -115,7 +115,7 @@ func (c connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 		}
 		if err != nil {
 			conn = nil
-			err = unreached(ctx, c.addr, err)
+			err = explainConnectError(ctx, c.addr, err)
 		}
 	}()
 	conn, err = c.Connector.Connect(lctx)

@@ -40,7 +40,7 @@ func (s *server) Catalog(ctx context.Context, q db.Querier, schema, name string)
 		return nil, err
 	}
 	if slices.ContainsFunc(c.Columns, func(x db.Column) bool { return x.Time != nil && x.Time.Zone == nil }) {
-		if c.SessionZone, err = s.zone(ctx); err != nil {
+		if c.SessionZone, err = s.defaultZone(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -98,35 +97,66 @@ func violatedRule(e *pgconn.PgError) (kind db.GuardKind, name string) {
 	return db.UnknownGuard, ""
 }
 
+// The SQLSTATE codes with which a server, or a pooler before it, refuses a parameter of the session.
+const (
+	protocolViolation     = "08P01"
+	undefinedObject       = "42704"
+	invalidParameterValue = "22023"
+	invalidText           = "22P02"
+)
+
+// isPoolerRefusal reports whether a pooler such as PgBouncer refused a parameter of the session.
+func isPoolerRefusal(e *pgconn.PgError) bool {
+	return e.Code == protocolViolation && strings.Contains(e.Message, "startup parameter")
+}
+
 // refusesParameters reports whether the other side refused parameters of the session, as PgBouncer
 // does.
 func refusesParameters(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "08P01" && strings.Contains(e.Message, "startup parameter") || e.Code == "42704")
+	return errors.As(err, &e) && (isPoolerRefusal(e) || e.Code == undefinedObject)
 }
 
-// unreached describes why there is no connection. The driver's own message contains the user and the
-// name of the database.
-func (s *server) unreached(ctx context.Context, err error) error {
+// explainConnectError describes why there is no connection. The driver's own message contains the
+// user and the name of the database.
+func (s *server) explainConnectError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	at := "the PostgreSQL server at " + s.host
-	var e *pgconn.PgError
-	switch {
-	case ctx.Err() != nil:
-	case errors.As(err, &e) && e.Code == "08P01" && refusesParameters(e):
-		return db.Problemf("remove it from the URL (a schema can be named by table.schema), or let the pooler pass it on",
-			"%s is a pooler that refuses a parameter of the URL: %s", s.host, e.Message)
-	case e != nil && slices.Contains([]string{"22023", "42704", "22P02"}, e.Code):
-		return db.Problemf("remove the parameter from the URL, or correct it", "%s does not take a parameter of the URL: %s", at, e.Message)
-	case e != nil:
-		return e
-	case strings.Contains(err.Error(), "received unexpected message"), strings.Contains(err.Error(), "unknown message type"):
-		return db.Problemf("correct host and port, or write mysql://… for MySQL and MariaDB", "there is no PostgreSQL server at %s, but something else", s.host)
+	if ctx.Err() == nil {
+		if explained := s.explainAnswer(err); explained != nil {
+			return explained
+		}
 	}
 	if worded := text.ConnectError(ctx, s.host, s.config.ConnectTimeout, err); worded != nil {
 		return worded
 	}
-	return fmt.Errorf("%w: %s: no connection that suits the URL's password, sslmode and target_session_attrs; correct these, or name a server that suits them", backlog.ErrUnavailable, at)
+	return fmt.Errorf("%w: the PostgreSQL server at %s: no connection that suits the URL's password, sslmode and target_session_attrs; correct these, or name a server that suits them", backlog.ErrUnavailable, s.host)
+}
+
+// explainAnswer describes an answer that ends a connection before it is ready. It returns nil if the
+// error is not about an answer.
+func (s *server) explainAnswer(err error) error {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		if speaksOtherProtocol(err) {
+			return db.Problemf("correct host and port, or write mysql://… for MySQL and MariaDB", "there is no PostgreSQL server at %s, but something else", s.host)
+		}
+		return nil
+	}
+	if isPoolerRefusal(e) {
+		return db.Problemf("remove it from the URL (a schema can be named by table.schema), or let the pooler pass it on",
+			"%s is a pooler that refuses a parameter of the URL: %s", s.host, e.Message)
+	}
+	switch e.Code {
+	case invalidParameterValue, undefinedObject, invalidText:
+		return db.Problemf("remove the parameter from the URL, or correct it", "the PostgreSQL server at %s does not take a parameter of the URL: %s", s.host, e.Message)
+	}
+	return e
+}
+
+// speaksOtherProtocol reports whether what listens at the address is no PostgreSQL server.
+func speaksOtherProtocol(err error) bool {
+	message := err.Error() // the driver has no error values for these
+	return strings.Contains(message, "received unexpected message") || strings.Contains(message, "unknown message type")
 }

@@ -105,7 +105,7 @@ func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
 			s.plain.Store(true)
 		}
 	}
-	return conn, s.unreached(ctx, err)
+	return conn, s.explainConnectError(ctx, err)
 }
 
 // Driver implements driver.Connector.
@@ -219,18 +219,27 @@ func (s *server) MayWrite(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// zone returns the time zone of a session whose program does not ask for one, "" if that is UTC. It
-// needs a connection of its own: the zone that the other sessions ask for is their default too.
-func (s *server) zone(ctx context.Context) (zone string, err error) {
+// defaultZoneQuery returns the zone of the session. It returns "" if the zone has no offset in summer
+// or winter, which is UTC by any of its names.
+const defaultZoneQuery = `SELECT CASE
+	WHEN extract(timezone FROM now()) = 0
+	AND extract(timezone FROM now() + interval '6 months') = 0
+	THEN ''
+	ELSE current_setting('TimeZone')
+END`
+
+// defaultZone returns the time zone of a session whose program does not ask for one, "" if that is
+// UTC. It needs a connection of its own: the zone that the other sessions ask for is their default too.
+func (s *server) defaultZone(ctx context.Context) (zone string, err error) {
 	config := s.config.Copy()
 	maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return "", s.unreached(ctx, err)
+		return "", s.explainConnectError(ctx, err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, "SELECT CASE WHEN extract(timezone FROM now()) = 0 AND extract(timezone FROM now() + interval '6 months') = 0 THEN '' ELSE current_setting('TimeZone') END").Scan(&zone)
+	err = conn.QueryRow(ctx, defaultZoneQuery).Scan(&zone)
 	return zone, err
 }
 

@@ -431,14 +431,16 @@ func IsZero(raw any) bool {
 // mixedError says that the values of a column are of several forms, and shows one of each.
 func mixedError(kinds []sample) error {
 	var shown []string
-	offsets := true
+	onlyZonesDiffer := true
 	for _, k := range kinds {
 		shown = append(shown, show(k.raw))
-		offsets = offsets && k.shape.zoned && k.shape.form == kinds[0].shape.form && mostCounted(k.zones) != ""
+		isSameForm := k.shape.form == kinds[0].shape.form
+		hasZone := k.shape.zoned && mostCounted(k.zones) != ""
+		onlyZonesDiffer = onlyZonesDiffer && isSameForm && hasZone
 	}
 	last := len(shown) - 1
 	list := strings.Join(shown[:last], ", ") + " and " + shown[last]
-	if offsets {
+	if onlyZonesDiffer {
 		return fmt.Errorf("mixed zones: %s: the order of such texts is not the order of time", list)
 	}
 	return fmt.Errorf("mixed: %s", list)

@@ -260,11 +260,12 @@ func Server(c Calendar) Form {
 func (c Calendar) String() string {
 	s := cmp.Or(c.Type, string(c.class)) + " "
 	s += time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Format(c.Head)
-	if frac := strings.ReplaceAll(c.Fraction, "9", "0"); c.omitsZero || frac != c.Fraction {
-		s += "[" + frac + "]"
-	} else {
-		s += frac
+	fraction := strings.ReplaceAll(c.Fraction, "9", "0")
+	dropsZeros := strings.Contains(c.Fraction, "9") // a layout with .999 drops trailing zeros
+	if c.omitsZero || dropsZeros {
+		fraction = "[" + fraction + "]"
 	}
+	s += fraction
 	if c.Moment {
 		return s + " (a moment, read as UTC)"
 	}
@@ -329,20 +330,27 @@ func (c Calendar) read(raw any) (time.Time, bool) {
 		frac, _, rest = cutFraction(rest)
 		wall = wall.Add(frac)
 	}
-	if !ok || rest != c.Suffix && !c.isZone(rest, wall) {
+	if !ok {
+		return time.Time{}, false
+	}
+	if rest != c.Suffix && !c.acceptsZone(rest, wall) {
 		return time.Time{}, false
 	}
 	return wallEnd(wall, c.Zone), true
 }
 
-// isZone reports whether the end of a text is another notation of the column's own zone.
-func (c Calendar) isZone(rest string, wall time.Time) bool {
+// acceptsZone reports whether the end of a text is another notation of the column's own zone.
+func (c Calendar) acceptsZone(rest string, wall time.Time) bool {
 	if rest == "" {
 		return c.zoneOptional
 	}
-	_, want := wall.In(c.Zone).Zone()
-	offset, zoned := offsetOf(rest)
-	return zoned && (c.zoneOptional || c.Suffix != "") && offset == want
+	mayHaveZone := c.zoneOptional || c.Suffix != ""
+	if !mayHaveZone {
+		return false
+	}
+	offset, isZone := offsetOf(rest)
+	_, ownOffset := wall.In(c.Zone).Zone()
+	return isZone && offset == ownOffset
 }
 
 // text returns a raw value as text, "" if its class does not suit the form. It accepts a number
@@ -447,7 +455,8 @@ func leastWall(t time.Time, zone *time.Location) time.Time {
 	if w := wallAt(t.Add(-1), zone).Add(1); w.Before(least) {
 		least = w // the clock skips from w to what it shows at t, and times between mean t
 	}
-	for last := t.Add(reach).In(zone); ; {
+	last := t.Add(reach).In(zone)
+	for {
 		start, _ := last.ZoneBounds()
 		if start.IsZero() || !start.After(t) {
 			return least

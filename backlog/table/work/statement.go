@@ -176,7 +176,8 @@ func parseSQL(source string, n int, x *db.Text, param func(name string, bare boo
 	if strings.Contains(source, "\x00") {
 		return refuse("remove it", "there is a NUL byte in it")
 	}
-	for rest := source; rest != ""; {
+	rest := source
+	for rest != "" {
 		t := nextToken(rest, x)
 		switch {
 		case t.text == ";":
