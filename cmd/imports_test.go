@@ -294,6 +294,7 @@ var clocks = map[string]string{
 	"backlog/handler/exec/exec.go":   "how long the output of a program that has ended is waited for: likewise",
 	"backlog/handler/redis/redis.go": "how long a connection was idle and a write may take: time that passes",
 	"backlog/simulate/workload.go":   "random numbers by a seed: always the same ones",
+	"backlog/advise/estimate.go":     "likewise",
 	"backlog/amqp/session.go":        "the node to begin with, and how long a close may take: time that passes",
 	"backlog/amqp/unacked.go":        "how long an outcome waits for its redelivery: time that passes",
 	"backlog/amqp/settle.go":         "since when it waits: likewise",

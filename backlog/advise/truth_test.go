@@ -1,0 +1,150 @@
+package advise_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"backlog/backlog/advise"
+)
+
+// A verdict is how a model compares with the truth.
+type verdict struct {
+	worst   float64 // the difference of S between 20m and 14d, as far as it is known
+	at      time.Duration
+	forGood float64                // the difference of q
+	covered map[time.Duration]bool // whether the interval has the truth, by age; 0: the one of q
+}
+
+// resolution is what the bands cannot resolve, by which the intervals are widened.
+const resolution = 0.005
+
+func within(e advise.Estimate, truth float64) bool {
+	return e.Low-resolution <= truth && truth <= e.High+resolution
+}
+
+// judge compares a model with its world.
+func (w *world) judge(m *advise.Model) verdict {
+	v := verdict{covered: make(map[time.Duration]bool)}
+	oldest := m.Oldest.Seconds()
+	for _, p := range m.StillBroken {
+		if p.Age < 20*time.Minute || p.Age > 14*24*time.Hour || p.Age == m.Oldest {
+			continue
+		}
+		s := w.unrecovered(p.Age.Seconds(), oldest)
+		if d := math.Abs(p.Share.Value - s); d > v.worst {
+			v.worst = d
+			v.at = p.Age
+		}
+		v.covered[p.Age] = within(p.Share, s)
+	}
+	failures, end := w.shares(oldest)
+	v.forGood = math.Abs(m.BrokenForGood.Value - end/failures)
+	v.covered[0] = within(m.BrokenForGood, end/failures)
+	return v
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("S is %.4f wrong at %v, q %.4f", v.worst, v.at, v.forGood)
+}
+
+// worlds returns a world for each truth, share of poison, without outages and with them.
+func worlds(seed uint64) map[string]*world {
+	list := make(map[string]*world)
+	for _, t := range truths {
+		for _, poison := range []float64{0, 0.05, 0.5} {
+			name := fmt.Sprintf("%s, poison %v", t.name, poison)
+			list[name] = newWorld(t, poison, seed)
+			list[name+", outages"] = newWorld(t, poison, seed).withOutages()
+		}
+	}
+	return list
+}
+
+func fit(w *world) *advise.Model { return advise.Fit(&advise.History{Passes: w.play()}) }
+
+// What is learned is compared with what the records were drawn from.
+func TestTruth(t *testing.T) {
+	for name, w := range worlds(1) {
+		m := fit(w)
+		v := w.judge(m)
+		if v.worst > 0.03 || v.forGood > 0.02 {
+			t.Errorf("%s: %v", name, v)
+		}
+		if len(m.Outages) != len(w.down) {
+			t.Errorf("%s: %d of %d outages", name, len(m.Outages), len(w.down))
+		}
+		if !m.Changed.IsZero() {
+			t.Errorf("%s: changed on %v", name, m.Changed)
+		}
+	}
+}
+
+// seeds returns how often a sweep over seeds is run: make truth sets it.
+func seeds(t *testing.T) uint64 {
+	t.Helper()
+	n := uint64(0)
+	if _, err := fmt.Sscan(os.Getenv("BACKLOG_TRUTH"), &n); err != nil || n == 0 {
+		t.Skip("BACKLOG_TRUTH is the number of seeds, see make truth")
+	}
+	return n
+}
+
+// Of 20 seeds 19 are right, and of 100 intervals 85.
+func TestTruthOfManySeeds(t *testing.T) {
+	n := seeds(t)
+	right := make(map[string]uint64)
+	worst := make(map[string]verdict)
+	changed := make(map[string]int)
+	outages := make(map[string]int)
+	held := make(map[string]map[time.Duration]uint64)
+	asked := make(map[string]map[time.Duration]uint64)
+	for seed := range n {
+		for name, w := range worlds(seed + 1) {
+			m := fit(w)
+			v := w.judge(m)
+			if v.worst <= 0.03 && v.forGood <= 0.02 {
+				right[name]++
+			}
+			if v.worst >= worst[name].worst {
+				worst[name] = v
+			}
+			if !m.Changed.IsZero() {
+				changed[name]++
+			}
+			if len(m.Outages) != len(w.down) {
+				outages[name]++
+			}
+			if held[name] == nil {
+				held[name] = make(map[time.Duration]uint64)
+				asked[name] = make(map[time.Duration]uint64)
+			}
+			for age, ok := range v.covered {
+				asked[name][age]++
+				if ok {
+					held[name][age]++
+				}
+			}
+		}
+	}
+	for name := range worlds(1) {
+		least := time.Duration(-1)
+		share := 1.0
+		for age, n := range asked[name] {
+			if s := float64(held[name][age]) / float64(n); s < share && 2*n > asked[name][0] {
+				share = s
+				least = age
+			}
+		}
+		t.Logf("%-40s right %d/%d, at worst %v; intervals hold %.2f at %v; %d changes, %d with other outages",
+			name, right[name], n, worst[name], share, least, changed[name], outages[name])
+		if 20*right[name] < 19*n {
+			t.Errorf("%s: %d of %d are right", name, right[name], n)
+		}
+		if n >= 100 && share < 0.85 {
+			t.Errorf("%s: the intervals at %v hold the truth in %.2f", name, least, share)
+		}
+	}
+}
