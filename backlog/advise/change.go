@@ -7,7 +7,7 @@ import (
 
 const (
 	leastDays = 3    // on each side of a change
-	chance    = 0.01 // of a change that is none, over all days
+	chance    = 0.01 // of finding a change where there is no change, over all days
 )
 
 // change returns the day since which records fail or recover otherwise than before. On each day, the successes

@@ -73,7 +73,7 @@ const (
 	steepest = 0.8
 )
 
-// bend sets the slopes by the rates of the neighboring segments, of which the smaller difference counts. At
+// bend sets the slopes by the rates of the neighboring segments, where the smaller difference counts. At
 // the first and the last known segment there is one. seconds is how long the segments were exposed.
 func (c *curve) bend(seconds []float64) {
 	middle := func(k int) float64 { return (c.ends[k-1] + c.ends[k]) / 2 }
@@ -146,7 +146,7 @@ func (c *curve) weigh(e *exposure) {
 		}
 	}
 	failed = max(failed, tried*math.Exp(-mostHazard))
-	mean := 0.0 // of the hazard, which differs from that of the mean chance
+	mean := 0.0 // hazard; the mean chance has another
 	for k, s := range shares {
 		mean += s / failed * c.rates[k]
 	}
@@ -211,7 +211,7 @@ const (
 
 // maximize returns the rates at which the successes of the exposures are most likely, beginning at the rates
 // given, which are more than 0. An attempt meets events of each segment as a Poisson process with the
-// segment's rate, and it succeeds if there was one: the likelihood is that of grouped survival data
+// segment's rate, and it succeeds if there was one: this is the likelihood of grouped survival data
 // (Prentice and Gloeckler 1978). A round of EM (Turnbull 1976) shares each success out among the segments:
 //
 //	rate[k] = sum of succeeded * share[k] * rate[k] / (1 - exp(-hazard)) / sum of tried * share[k]

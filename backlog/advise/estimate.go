@@ -59,7 +59,7 @@ func (l *learner) attempts() []int {
 	return list
 }
 
-// lastBand returns the last band with enough attempts, if all younger ages were exposed; -1: there is none.
+// lastBand returns the last band with enough attempts, if all younger ages were exposed; -1: no band has.
 func (l *learner) lastBand(attempts []int) int {
 	exposed := l.exposed()
 	last := -1

@@ -22,7 +22,7 @@ type exposure struct {
 	lane   Lane
 	pieces []piece // the means over its trials
 	trials
-	days []trials // those of each day, oldest first
+	days []trials // by day, oldest first
 
 	// share is by how much the rate of each segment counts; hazard is what they add up to: a trial
 	// fails with the chance exp(-hazard).

@@ -53,8 +53,8 @@ type Model struct {
 	// of these that are still broken at the age Oldest.
 	FirstFailures Estimate
 	BrokenForGood Estimate
-	// Oldest is the last edge up to which enough was tried: what recovers later cannot be told
-	// from what never does (Maller and Zhou 1996). 0: nothing was learned.
+	// Oldest is the last edge up to which enough was tried: what recovers later looks the
+	// same as what never does (Maller and Zhou 1996). 0: nothing was learned.
 	Oldest      time.Duration
 	StillBroken []Point // at the edges up to Oldest
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// surprising is how many successes the passes of an outage would have had without it: that there is none
+// surprising is how many successes the passes of an outage would have had without it: no success at all
 // has a chance of exp(-14), less than one in a million.
 const surprising = 14
 

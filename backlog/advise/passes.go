@@ -269,7 +269,7 @@ func (h *History) readFile(file io.Reader, index int) ([]Pass, error) {
 	}
 }
 
-// parseLine returns the pass of a line; false: it is none.
+// parseLine returns the pass of a line; false: the line is not a pass.
 func parseLine(line []byte) (Pass, bool) {
 	var l passLine
 	if json.Unmarshal(line, &l) != nil {

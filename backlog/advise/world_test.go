@@ -58,7 +58,8 @@ type world struct {
 	perDay int
 	down   [][2]float64 // outages
 	tiers  []tier
-	step   func(inserted float64) float64 // when a fault that is mended for all ends; nil: there is none
+	step   func(inserted, recovers float64) float64 // changes the age at which a record recovers; nil: nothing changes it
+	ticks  func(r *rand.Rand, at float64) bool      // whether there is a pass; nil: at each tick
 	seed   uint64
 }
 
@@ -134,10 +135,14 @@ func (w *world) play() []advise.Pass {
 	counts := make([][]advise.Counts, ticks)
 	maxAges := make([]float64, ticks)
 	down := make([]bool, ticks)
+	runs := make([]bool, ticks)
+	for i := range runs {
+		runs[i] = w.ticks == nil || w.ticks(r, float64(i)*every)
+	}
 	for i := range passes {
 		at := float64(i) * every
 		for _, t := range w.tiers {
-			if math.Mod(float64(worldStart.Unix())+at, t.every) == 0 {
+			if runs[i] && math.Mod(float64(worldStart.Unix())+at, t.every) == 0 {
 				maxAges[i] = t.maxAge
 			}
 		}
@@ -161,14 +166,14 @@ func (w *world) play() []advise.Pass {
 		default:
 			recovers = w.truth.draw(r, inserted)
 		}
-		if w.step != nil && recovers > 0 {
-			recovers = w.step(inserted)
+		if w.step != nil {
+			recovers = w.step(inserted, recovers)
 		}
 		lane := advise.Fresh
 		band := 0
 		for i := int(inserted/every) + 1; i < ticks; i++ {
 			age := float64(i)*every - inserted
-			if age > maxAges[i] {
+			if age > maxAges[i] { // or there is no pass
 				continue
 			}
 			for band < len(edges) && age > edges[band] {
@@ -192,5 +197,5 @@ func (w *world) play() []advise.Pass {
 			}
 		}
 	}
-	return passes
+	return slices.DeleteFunc(passes, func(p advise.Pass) bool { return p.MaxAge == 0 })
 }

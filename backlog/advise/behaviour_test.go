@@ -1,0 +1,243 @@
+package advise_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"backlog/backlog/advise"
+)
+
+// exponentialOf2h is the truth of most tests.
+var exponentialOf2h = truths[0]
+
+func dayOf(at time.Time) float64 { return at.Sub(worldStart).Hours() / 24 }
+
+// A change of behaviour is found on its day, one more or less.
+func TestChange(t *testing.T) {
+	for name, step := range map[string]func(inserted, recovers float64) float64{
+		"a fault is mended for all": func(inserted, recovers float64) float64 {
+			mended := 15.4 * oneDay
+			if recovers == 0 || inserted >= mended {
+				return 0
+			}
+			return mended - inserted
+		},
+		"more fail": func(inserted, recovers float64) float64 {
+			if inserted < 15*oneDay && math.Mod(inserted, 3) < 1 {
+				return 0
+			}
+			return recovers
+		},
+		"they recover sooner": func(inserted, recovers float64) float64 {
+			if recovers < never && inserted > 15*oneDay {
+				return recovers / 2
+			}
+			return recovers
+		},
+	} {
+		w := newWorld(exponentialOf2h, 0.05, 5)
+		w.step = step
+		m := fit(w)
+		if d := dayOf(m.Changed); math.Abs(d-15) > 1 {
+			t.Errorf("%s: on day %v", name, d)
+		}
+		if !m.Changed.IsZero() && m.From.Before(m.Changed) {
+			t.Errorf("%s: learned from %v on", name, m.From)
+		}
+	}
+}
+
+// With little traffic and much poison most passes have no success, which is no outage.
+func TestFewRecords(t *testing.T) {
+	for seed := range uint64(5) {
+		w := newWorld(exponentialOf2h, 0.8, seed)
+		w.perDay = 20
+		w.broken = 0.5
+		m := fit(w)
+		if len(m.Outages) > 0 || !m.Changed.IsZero() {
+			t.Errorf("seed %d: %d outages, changed on %v", seed, len(m.Outages), m.Changed)
+		}
+		if v := w.judge(m); v.forGood > 0.1 {
+			t.Errorf("seed %d: %v", seed, v)
+		}
+	}
+}
+
+// What outages are said to last is what they lasted, but for a tick at each end.
+func TestOutages(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 2).withOutages()
+	m := fit(w)
+	if len(m.Outages) != len(w.down) {
+		t.Fatalf("%d of %d outages", len(m.Outages), len(w.down))
+	}
+	for i, o := range m.Outages {
+		from := worldStart.Add(time.Duration(w.down[i][0] * float64(time.Second)))
+		to := worldStart.Add(time.Duration(w.down[i][1] * float64(time.Second)))
+		if o.From.Sub(from).Abs() > 10*time.Minute || o.To.Sub(to).Abs() > 10*time.Minute {
+			t.Errorf("%v to %v, not %v to %v", o.From, o.To, from, to)
+		}
+	}
+}
+
+// What an old record is when it is first tried, or retried by hand, tells nothing of the age it recovers at.
+func TestRetriedRecords(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 3)
+	passes := w.play()
+	for i := range passes {
+		for k := range passes[i].Bands {
+			if b := &passes[i].Bands[k]; b.Band == 9 {
+				b.Lanes[advise.Fresh] = advise.Tally{Tried: 10, Succeeded: 10}
+			}
+		}
+	}
+	m := advise.Fit(&advise.History{Passes: passes})
+	if v := w.judge(m); v.worst > 0.03 || v.forGood > 0.02 || m.Retried == 0 {
+		t.Errorf("%v, %d retried", v, m.Retried)
+	}
+}
+
+// A band that incomplete passes have a part in is not learned from.
+func TestIncompletePasses(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 3)
+	passes := w.play()
+	cut := 0
+	for i := range passes {
+		if i%40 == 0 {
+			passes[i].Complete = false
+			cut++
+		}
+	}
+	m := advise.Fit(&advise.History{Passes: passes})
+	if v := w.judge(m); v.worst > 0.03 || v.forGood > 0.02 || m.LeftOut.Incomplete != cut {
+		t.Errorf("%v, %d of %d incomplete passes", v, m.LeftOut.Incomplete, cut)
+	}
+	for i := range passes {
+		passes[i].Complete = i%2 == 0
+	}
+	m = advise.Fit(&advise.History{Passes: passes})
+	if len(m.Incomplete) == 0 || len(m.StillBroken) > 0 {
+		t.Errorf("%d bands have many attempts of incomplete passes", len(m.Incomplete))
+	}
+}
+
+// Neither other tiers nor missed ticks are taken for recoveries or their lack.
+func TestOtherTicks(t *testing.T) {
+	w := newWorld(truths[3], 0.05, 4)
+	w.ticks = func(r *rand.Rand, at float64) bool {
+		if at > 20*oneDay && math.Mod(at, 15*minute) > 0 {
+			return false // the first tier's interval is 15m now
+		}
+		return math.Mod(at, 7*oneDay) > 3*hour && r.Float64() > 0.1
+	}
+	m := fit(w)
+	v := w.judge(m)
+	if v.worst > 0.03 || v.forGood > 0.02 || !m.Changed.IsZero() || len(m.Outages) > 0 {
+		t.Errorf("%v, changed on %v, %d outages", v, m.Changed, len(m.Outages))
+	}
+}
+
+// Where the rows tell how long they waited, that is believed: here it is what passes would tell.
+func TestWaited(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 6)
+	passes := w.play()
+	for i := range passes {
+		for k := range passes[i].Bands {
+			b := &passes[i].Bands[k]
+			if b.Band <= 14 {
+				b.Waited = 300 * float64(b.Lanes[advise.Failed].Tried)
+			}
+		}
+	}
+	if v := w.judge(advise.Fit(&advise.History{Passes: passes})); v.worst > 0.03 || v.forGood > 0.02 {
+		t.Error(v)
+	}
+}
+
+func TestNothing(t *testing.T) {
+	for name, passes := range map[string][]advise.Pass{
+		"no pass":     nil,
+		"no ages":     {{Started: worldStart, MaxAge: time.Hour, Complete: true}},
+		"no attempts": {{Started: worldStart, MaxAge: time.Hour, Complete: true, HasAges: true}, {Started: worldStart.Add(time.Hour), MaxAge: time.Hour}},
+		"one attempt": {{Started: worldStart, MaxAge: time.Hour, Complete: true}, {
+			Started: worldStart.Add(time.Hour), MaxAge: time.Hour, Complete: true, HasAges: true,
+			Bands: []advise.Counts{{Band: 6, Lanes: [2]advise.Tally{{Tried: 1}, {Tried: 1}}, Waited: -1}},
+		}},
+	} {
+		m := advise.Fit(&advise.History{Passes: passes})
+		if m.Oldest != 0 || len(m.StillBroken) > 0 || len(m.Outages) > 0 {
+			t.Errorf("%s: %+v", name, m)
+		}
+		for _, f := range []float64{m.Broken(time.Hour), m.Hazard(time.Hour), m.Unrecovered(time.Hour)} {
+			if math.IsNaN(f) || math.IsInf(f, 0) {
+				t.Errorf("%s: %v", name, f)
+			}
+		}
+	}
+}
+
+// lines returns passes as a file has them.
+func lines(passes []advise.Pass) []byte {
+	var b bytes.Buffer
+	for _, p := range passes {
+		var c advise.Collector
+		for _, n := range p.Bands {
+			age := 500 * 24 * time.Hour
+			if n.Band < len(advise.Edges) {
+				age = advise.Edges[n.Band]
+			}
+			for lane, t := range n.Lanes {
+				for i := range t.Tried {
+					c.Add(advise.Lane(lane), age, i < t.Succeeded, 0, false)
+				}
+			}
+		}
+		ages, _ := json.Marshal(&c)
+		fmt.Fprintf(&b, `{"n":%d,"tier":"","max_age_seconds":%v,"started":%q,"duration_seconds":0.2,"selected":0,"complete":true,"stopped":"","table":"B","ages":%s,"causes":[]}`+"\n",
+			p.Started.UnixMilli(), p.MaxAge.Seconds(), p.Started.Format(time.RFC3339Nano), ages)
+	}
+	return b.Bytes()
+}
+
+// The same lines give the same model, and what lines tell is all that is learned from.
+func TestSameModel(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 7)
+	w.perDay = 500
+	passes := w.play()
+	want := fmt.Sprintf("%+v", shown(advise.Fit(&advise.History{Passes: passes})))
+	for range 2 {
+		h, err := advise.Read(bytes.NewReader(lines(passes)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%+v", shown(advise.Fit(h))); got != want {
+			t.Errorf("%s,\nwant %s", got, want)
+		}
+	}
+}
+
+// shown returns what a model shows.
+func shown(m *advise.Model) []any {
+	return []any{m.StillBroken, m.FirstFailures, m.BrokenForGood, m.Outages, m.Records, m.Attempts, m.Recoveries, m.LeftOut, m.Broken(time.Hour)}
+}
+
+// BenchmarkLearn reads 90 days of 300 passes and learns from them.
+func BenchmarkLearn(b *testing.B) {
+	w := newWorld(truths[3], 0.05, 8).withOutages()
+	w.days = 90
+	w.perDay = 500
+	file := lines(w.play())
+	b.SetBytes(int64(len(file)))
+	b.ReportAllocs()
+	for b.Loop() {
+		h, err := advise.Read(bytes.NewReader(file))
+		if err != nil {
+			b.Fatal(err)
+		}
+		advise.Fit(h)
+	}
+}
