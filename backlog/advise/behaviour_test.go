@@ -141,7 +141,18 @@ func TestOtherTicks(t *testing.T) {
 	}
 }
 
-// Where the rows tell how long they waited, that is believed: here it is what passes would tell.
+// Under a policy the rows tell how long they waited, and passes at which mean age.
+func TestPolicy(t *testing.T) {
+	for _, truth := range truths[:2] {
+		w := newWorld(truth, 0.05, 6)
+		w.delay = func(failures int) float64 { return min(5*minute*math.Pow(2, float64(failures-1)), 12*hour) }
+		if v := w.judge(fit(w)); v.worst > 0.03 || v.forGood > 0.02 {
+			t.Errorf("%s: %v", truth.name, v)
+		}
+	}
+}
+
+// Where rows tell how long they waited, that is believed: here it is what passes would tell.
 func TestWaited(t *testing.T) {
 	w := newWorld(exponentialOf2h, 0.05, 6)
 	passes := w.play()
@@ -165,7 +176,7 @@ func TestNothing(t *testing.T) {
 		"no attempts": {{Started: worldStart, MaxAge: time.Hour, Complete: true, HasAges: true}, {Started: worldStart.Add(time.Hour), MaxAge: time.Hour}},
 		"one attempt": {{Started: worldStart, MaxAge: time.Hour, Complete: true}, {
 			Started: worldStart.Add(time.Hour), MaxAge: time.Hour, Complete: true, HasAges: true,
-			Bands: []advise.Counts{{Band: 6, Lanes: [2]advise.Tally{{Tried: 1}, {Tried: 1}}, Waited: -1}},
+			Bands: []advise.Counts{{Band: 6, Lanes: [2]advise.Tally{{Tried: 1}, {Tried: 1}}, Waited: -1, Aged: -1}},
 		}},
 	} {
 		m := advise.Fit(&advise.History{Passes: passes})

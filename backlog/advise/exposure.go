@@ -308,7 +308,7 @@ func (l *learner) piecesOf(t *track, p *Pass, now float64, lane Lane, c Counts) 
 		if !p.Folded && t.lastOutage >= 0 && t.lastOutage > now-1.5*waited {
 			return nil // the attempt before was in an outage
 		}
-		return []piece{{low: low, high: high, waited: waited}}
+		return []piece{around(c, low, high, waited)}
 	}
 	switch {
 	case p.Folded && lane == Fresh:
@@ -319,6 +319,21 @@ func (l *learner) piecesOf(t *track, p *Pass, now float64, lane Lane, c Counts) 
 		return t.fresh(now, low, high)
 	}
 	return t.failed(now, low, high)
+}
+
+// wide is by how much ages differ from their mean, if it is known.
+const wide = 0.05
+
+// around returns the piece of the ages near the mean age of a band, if it is known. Under a policy the
+// attempts of a band come at about the same age.
+func around(c Counts, low, high, waited float64) piece {
+	p := piece{low: low, high: high, waited: waited}
+	if age := c.Aged / float64(c.Lanes[Failed].Tried); low < age && age < high {
+		margin := min(wide*age, age-low, high-age)
+		p.low = age - margin
+		p.high = age + margin
+	}
+	return p
 }
 
 // exposureOf returns the exposure that trials belong to.

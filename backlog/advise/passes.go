@@ -47,9 +47,9 @@ type Tally struct{ Tried, Succeeded int }
 type Counts struct {
 	Band  int // the index of its upper edge in Edges; len(Edges): beyond the last
 	Lanes [2]Tally
-	// Waited is the sum over the failed lane of the seconds since the attempt before; less than 0:
-	// the rows do not tell.
-	Waited float64
+	// Waited is the sum over the failed lane of the seconds since the attempt before, and Aged of the
+	// ages; less than 0: the rows do not tell.
+	Waited, Aged float64
 }
 
 // An AgeBand is [Counts] as a line of JSON has them.
@@ -57,7 +57,8 @@ type AgeBand struct {
 	UpTo   *float64 `json:"upto"`            // seconds; null: there is no edge
 	Fresh  []int    `json:"fresh,omitempty"` // tried, succeeded
 	Failed []int    `json:"failed,omitempty"`
-	Waited *float64 `json:"waited,omitempty"`
+	Waited *float64 `json:"waited,omitempty"` // sums of seconds
+	Aged   *float64 `json:"aged,omitempty"`
 }
 
 // A Collector counts the attempts of a pass by age. The zero value has none. It must not be used
@@ -82,6 +83,7 @@ func (c *Collector) Add(lane Lane, age time.Duration, succeeded bool, waited tim
 	}
 	if lane == Failed {
 		c.bands[i].Waited += waited.Seconds()
+		c.bands[i].Aged += age.Seconds()
 		c.unknown[i] = c.unknown[i] || !known
 	}
 }
@@ -99,6 +101,7 @@ func (c *Collector) Ages() []AgeBand {
 		line.Failed = pairOf(b.Lanes[Failed])
 		if line.Failed != nil && !c.unknown[i] {
 			line.Waited = &b.Waited
+			line.Aged = &b.Aged
 		}
 		if line.Fresh != nil || line.Failed != nil {
 			list = append(list, line)
@@ -319,7 +322,7 @@ func secondsOf(seconds float64) time.Duration {
 
 // counts returns the counts of a band; false: they are not possible.
 func (a *AgeBand) counts() (Counts, bool) {
-	c := Counts{Band: len(Edges), Waited: -1}
+	c := Counts{Band: len(Edges), Waited: -1, Aged: -1}
 	if a.UpTo != nil {
 		edge, found := slices.BinarySearch(Edges, secondsOf(*a.UpTo))
 		if !found {
@@ -338,6 +341,9 @@ func (a *AgeBand) counts() (Counts, bool) {
 	}
 	if a.Waited != nil {
 		c.Waited = *a.Waited
+	}
+	if a.Aged != nil {
+		c.Aged = *a.Aged
 	}
 	return c, true
 }

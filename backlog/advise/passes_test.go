@@ -25,7 +25,7 @@ func TestCollector(t *testing.T) {
 	c.Add(advise.Failed, 4*time.Hour, false, 0, false)
 	c.Add(advise.Failed, 481*24*time.Hour, false, 0, false)
 	c.Add(advise.Fresh, -time.Second, true, 0, false) // a clock is behind
-	const want = `[{"upto":60,"fresh":[3,2]},{"upto":120,"failed":[2,1],"waited":70.5},{"upto":21600,"failed":[2,0]},{"upto":null,"failed":[1,0]}]`
+	const want = `[{"upto":60,"fresh":[3,2]},{"upto":120,"failed":[2,1],"waited":70.5,"aged":131},{"upto":21600,"failed":[2,0]},{"upto":null,"failed":[1,0]}]`
 	if text, _ := json.Marshal(&c); string(text) != want {
 		t.Errorf("%s,\nwant %s", text, want)
 	}
@@ -37,7 +37,7 @@ func line(at time.Duration, table, more string) string {
 		worldStart.Add(at).UnixMilli(), worldStart.Add(at).Format(time.RFC3339Nano), table, more)
 }
 
-const someAges = `,"ages":[{"upto":60,"fresh":[3,2]},{"upto":600,"failed":[2,1],"waited":600},{"upto":null,"failed":[1,0]}]`
+const someAges = `,"ages":[{"upto":60,"fresh":[3,2]},{"upto":600,"failed":[2,1],"waited":600,"aged":1000},{"upto":null,"failed":[1,0]}]`
 
 func read(t *testing.T, files ...string) *advise.History {
 	t.Helper()
@@ -96,9 +96,9 @@ func TestReadFields(t *testing.T) {
 		N: worldStart.Add(5 * time.Minute).UnixMilli(), Tier: "1d", Table: "B", Started: worldStart.Add(5 * time.Minute), Duration: 500 * time.Millisecond,
 		MaxAge: 24 * time.Hour, Complete: true, HasAges: true,
 		Bands: []advise.Counts{
-			{Band: 0, Lanes: [2]advise.Tally{{Tried: 3, Succeeded: 2}}, Waited: -1},
-			{Band: 3, Lanes: [2]advise.Tally{1: {Tried: 2, Succeeded: 1}}, Waited: 600},
-			{Band: 24, Lanes: [2]advise.Tally{1: {Tried: 1}}, Waited: -1},
+			{Band: 0, Lanes: [2]advise.Tally{{Tried: 3, Succeeded: 2}}, Waited: -1, Aged: -1},
+			{Band: 3, Lanes: [2]advise.Tally{1: {Tried: 2, Succeeded: 1}}, Waited: 600, Aged: 1000},
+			{Band: 24, Lanes: [2]advise.Tally{1: {Tried: 1}}, Waited: -1, Aged: -1},
 		},
 	}
 	if len(h.Passes) != 1 || !reflect.DeepEqual(h.Passes[0], want) {

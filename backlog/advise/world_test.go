@@ -60,6 +60,7 @@ type world struct {
 	tiers  []tier
 	step   func(inserted, recovers float64) float64 // changes the age at which a record recovers; nil: nothing changes it
 	ticks  func(r *rand.Rand, at float64) bool      // whether there is a pass; nil: at each tick
+	delay  func(failures int) float64               // of a policy; nil: each tick tries what failed
 	seed   uint64
 }
 
@@ -171,9 +172,14 @@ func (w *world) play() []advise.Pass {
 		}
 		lane := advise.Fresh
 		band := 0
+		failures := 0
+		last := 0.0 // the age at the last attempt
 		for i := int(inserted/every) + 1; i < ticks; i++ {
 			age := float64(i)*every - inserted
 			if age > maxAges[i] { // or there is no pass
+				continue
+			}
+			if w.delay != nil && failures > 0 && age < last+w.delay(failures) {
 				continue
 			}
 			for band < len(edges) && age > edges[band] {
@@ -181,18 +187,27 @@ func (w *world) play() []advise.Pass {
 			}
 			t := &counts[i][band].Lanes[lane]
 			t.Tried++
+			if lane == advise.Failed {
+				counts[i][band].Waited += age - last
+				counts[i][band].Aged += age
+			}
 			if age >= recovers && !down[i] {
 				t.Succeeded++
 				break
 			}
 			lane = advise.Failed
+			failures++
+			last = age
 		}
 	}
 	for i := range passes {
 		for b, c := range counts[i] {
 			if c.Lanes[0].Tried+c.Lanes[1].Tried > 0 {
 				c.Band = b
-				c.Waited = -1
+				if w.delay == nil {
+					c.Waited = -1
+					c.Aged = -1
+				}
 				passes[i].Bands = append(passes[i].Bands, c)
 			}
 		}
