@@ -191,23 +191,28 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// agesOf returns what passes write of some counts, without waits.
+func agesOf(bands []advise.Counts) []advise.AgeBand {
+	var c advise.Collector
+	for _, n := range bands {
+		age := 500 * 24 * time.Hour
+		if n.Band < len(advise.Edges) {
+			age = advise.Edges[n.Band]
+		}
+		for lane, t := range n.Lanes {
+			for i := range t.Tried {
+				c.Add(advise.Lane(lane), age, i < t.Succeeded, 0, false)
+			}
+		}
+	}
+	return c.Ages()
+}
+
 // lines returns passes as a file has them.
 func lines(passes []advise.Pass) []byte {
 	var b bytes.Buffer
 	for _, p := range passes {
-		var c advise.Collector
-		for _, n := range p.Bands {
-			age := 500 * 24 * time.Hour
-			if n.Band < len(advise.Edges) {
-				age = advise.Edges[n.Band]
-			}
-			for lane, t := range n.Lanes {
-				for i := range t.Tried {
-					c.Add(advise.Lane(lane), age, i < t.Succeeded, 0, false)
-				}
-			}
-		}
-		ages, _ := json.Marshal(&c)
+		ages, _ := json.Marshal(agesOf(p.Bands))
 		fmt.Fprintf(&b, `{"n":%d,"tier":"","max_age_seconds":%v,"started":%q,"duration_seconds":0.2,"selected":0,"complete":true,"stopped":"","table":"B","ages":%s,"causes":[]}`+"\n",
 			p.Started.UnixMilli(), p.MaxAge.Seconds(), p.Started.Format(time.RFC3339Nano), ages)
 	}

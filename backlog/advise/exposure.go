@@ -207,7 +207,6 @@ type learner struct {
 	exposures  []*exposure
 	byKey      map[exposureKey]*exposure
 	retried    int // attempts at fresh records that an earlier pass should have met
-	leftOut    LeftOut
 	incomplete []IncompleteBand
 	curve      *curve
 }
@@ -227,13 +226,13 @@ func (l *learner) incompleteBands() []bool {
 	all := make([]int, len(Edges)+1)
 	partly := make([]int, len(Edges)+1)
 	for i := l.since; i < len(l.passes); i++ {
-		if l.inOutage[i] || l.passes[i].Folded {
+		if l.inOutage[i] {
 			continue
 		}
 		for _, c := range l.passes[i].Bands {
 			tried := c.Lanes[Fresh].Tried + c.Lanes[Failed].Tried
 			all[c.Band] += tried
-			if !l.passes[i].Complete {
+			if l.passes[i].partial() {
 				partly[c.Band] += tried
 			}
 		}
@@ -243,8 +242,7 @@ func (l *learner) incompleteBands() []bool {
 	for i, n := range all {
 		excluded[i] = float64(partly[i]) > mostIncomplete*float64(n)
 		if excluded[i] {
-			_, high := rangeOf(i, 0)
-			l.incomplete = append(l.incomplete, IncompleteBand{UpTo: secondsOf(high), Attempts: n, Incomplete: partly[i]})
+			l.incomplete = append(l.incomplete, IncompleteBand{Band: i, Attempts: n, Incomplete: partly[i]})
 		}
 	}
 	return excluded
@@ -255,53 +253,51 @@ func (l *learner) expose() {
 	l.exposures = nil
 	l.byKey = make(map[exposureKey]*exposure)
 	l.retried = 0
-	l.leftOut = LeftOut{}
 	excluded := l.incompleteBands()
+	l.walk(l.inOutage, func(i int, lane Lane, c Counts, list []piece) {
+		p := &l.passes[i]
+		tally := c.Lanes[lane]
+		switch {
+		case l.inOutage[i] || p.partial() || excluded[c.Band]:
+		case list != nil:
+			n := trials{day: dayOf(p.Started), tried: float64(tally.Tried), succeeded: float64(tally.Succeeded)}
+			l.exposureOf(c.Band, lane, list).add(list, n)
+		case lane == Fresh:
+			l.retried += tally.Tried
+		}
+	})
+}
+
+// partial reports whether the pass did not look at every record.
+func (p *Pass) partial() bool { return !p.Complete && !p.Folded }
+
+// walk calls visit with the attempts of each lane of each band that are learned from, and the pieces of their
+// ages; nil: these are not known. What is attempted in an outage does not count for the passes after it.
+func (l *learner) walk(inOutage []bool, visit func(i int, lane Lane, c Counts, list []piece)) {
 	t := newTrack()
 	for i := range l.passes {
 		p := &l.passes[i]
-		switch {
-		case i < l.since:
-		case l.inOutage[i]:
-			l.leftOut.Outage++
-		case !p.Complete && !p.Folded:
-			l.leftOut.Incomplete++
-		default:
-			l.exposePass(t, i, excluded)
-		}
-		if !p.Folded {
-			t.add(p, l.at(i), l.inOutage[i])
-		}
-	}
-}
-
-// exposePass adds the attempts of a pass.
-func (l *learner) exposePass(t *track, i int, excluded []bool) {
-	p := &l.passes[i]
-	now := l.at(i)
-	today := dayOf(p.Started)
-	for _, c := range p.Bands {
-		low, high := rangeOf(c.Band, p.MaxAge)
-		if excluded[c.Band] || low >= high || math.IsInf(high, 1) {
-			continue
-		}
-		for lane, tally := range c.Lanes {
-			if tally.Tried == 0 {
+		for _, c := range p.Bands {
+			low, high := rangeOf(c.Band, p.MaxAge)
+			if i < l.since || low >= high || math.IsInf(high, 1) {
 				continue
 			}
-			n := trials{day: today, tried: float64(tally.Tried), succeeded: float64(tally.Succeeded)}
-			list := l.piecesOf(t, p, now, Lane(lane), c)
-			if list != nil {
-				l.exposureOf(c.Band, Lane(lane), list).add(list, n)
-			} else if Lane(lane) == Fresh {
-				l.retried += tally.Tried
+			for lane, tally := range c.Lanes {
+				if tally.Tried > 0 {
+					visit(i, Lane(lane), c, l.piecesOf(t, i, Lane(lane), c))
+				}
 			}
+		}
+		if !p.Folded {
+			t.add(p, l.at(i), inOutage[i])
 		}
 	}
 }
 
 // piecesOf returns the pieces of the trials of a band in a pass; nil: they are not known.
-func (l *learner) piecesOf(t *track, p *Pass, now float64, lane Lane, c Counts) []piece {
+func (l *learner) piecesOf(t *track, i int, lane Lane, c Counts) []piece {
+	p := &l.passes[i]
+	now := l.at(i)
 	low, high := rangeOf(c.Band, p.MaxAge)
 	if lane == Failed && c.Waited >= 0 {
 		waited := c.Waited / float64(c.Lanes[Failed].Tried)

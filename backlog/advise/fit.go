@@ -23,7 +23,7 @@ type Point struct {
 
 // An IncompleteBand is not learned from, because many of its attempts come from incomplete passes.
 type IncompleteBand struct {
-	UpTo                 time.Duration
+	Band                 int // as in Counts
 	Attempts, Incomplete int
 }
 
@@ -103,14 +103,15 @@ func Fit(h *History) *Model {
 		return m
 	}
 	l.origin = h.Passes[0].Started
+	l.fit()
 	for range mostChanges {
-		l.fit()
 		changed, ok := l.change()
 		if !ok {
 			break
 		}
 		m.Changed = time.Unix(int64(changed)*int64(day.Seconds()), 0).UTC()
 		l.since = slices.IndexFunc(l.passes, func(p Pass) bool { return dayOf(p.Started) >= changed })
+		l.fit()
 	}
 	l.describe(m)
 	l.estimate(m)
@@ -207,8 +208,14 @@ func (l *learner) describe(m *Model) {
 	m.Passes = len(l.passes) - l.since
 	m.Retried = l.retried
 	m.Incomplete = l.incomplete
-	m.LeftOut.Outage = l.leftOut.Outage
-	m.LeftOut.Incomplete = l.leftOut.Incomplete
+	for i := l.since; i < len(l.passes); i++ {
+		switch {
+		case l.inOutage[i]:
+			m.LeftOut.Outage++
+		case l.passes[i].partial():
+			m.LeftOut.Incomplete++
+		}
+	}
 	for _, e := range l.exposures {
 		m.Attempts += int(e.tried)
 		if e.lane == Fresh {

@@ -11,42 +11,28 @@ const surprising = 14
 
 // markOutages finds the outages by the curve, and reports whether they differ from those before.
 func (l *learner) markOutages() bool {
+	expected := make([]float64, len(l.passes))
+	l.walk(make([]bool, len(l.passes)), func(i int, lane Lane, c Counts, list []piece) {
+		expected[i] += float64(c.Lanes[lane].Tried) * l.curve.chance(list)
+	})
 	found := make([]bool, len(l.passes))
 	copy(found, l.inOutage[:l.since])
-	t := newTrack() // as if there was no outage
-	start := -1     // the first pass with an attempt of a run without a success
-	end := -1       // the last one
-	expected := 0.0
-	mark := func() {
-		if expected > surprising {
-			for k := start; k <= end; k++ {
-				found[k] = true
-			}
-		}
-		start = -1
-		expected = 0
-	}
+	start := l.since // of a run without a success
+	sum := 0.0
 	for i := range l.passes {
-		p := &l.passes[i]
-		if p.Folded {
-			continue
-		}
-		if i >= l.since {
-			tried, succeeded := p.sums()
-			switch {
-			case succeeded > 0:
-				mark()
-			case tried > 0:
-				if start < 0 {
-					start = i
-				}
-				end = i
-				expected += l.expected(t, i)
+		tried, succeeded := l.passes[i].sums()
+		switch {
+		case i < l.since || tried == 0 || l.passes[i].Folded:
+		case succeeded > 0:
+			start = i + 1
+			sum = 0
+		default:
+			sum += expected[i]
+			for ; sum > surprising && start <= i; start++ {
+				found[start] = true
 			}
 		}
-		t.add(p, l.at(i), false)
 	}
-	mark()
 	if slices.Equal(found, l.inOutage) {
 		return false
 	}
@@ -63,26 +49,6 @@ func (p *Pass) sums() (tried, succeeded int) {
 		}
 	}
 	return tried, succeeded
-}
-
-// expected returns about how many attempts of a pass succeed by the curve.
-func (l *learner) expected(t *track, i int) float64 {
-	p := &l.passes[i]
-	now := l.at(i)
-	sum := 0.0
-	for _, c := range p.Bands {
-		low, high := rangeOf(c.Band, p.MaxAge)
-		if low >= high || math.IsInf(high, 1) {
-			continue
-		}
-		for lane, tally := range c.Lanes {
-			if tally.Tried > 0 {
-				list := l.piecesOf(t, p, now, Lane(lane), c)
-				sum += float64(tally.Tried) * l.curve.chance(list)
-			}
-		}
-	}
-	return sum
 }
 
 // chance returns about the chance that an attempt in some pieces succeeds; 0: there are no pieces.

@@ -21,7 +21,8 @@ const day = 24 * time.Hour
 // Edges are the upper edges of the bands of ages. An age on an edge is in the younger band; the ages
 // beyond the last edge are one more band. They are the same on every machine, so that files can be merged.
 var Edges = []time.Duration{
-	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 45 * time.Minute, 90 * time.Minute,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 45 * time.Minute,
+	90 * time.Minute,
 	3 * time.Hour, 6 * time.Hour, 9 * time.Hour, 12 * time.Hour, 15 * time.Hour, 18 * time.Hour, 21 * time.Hour,
 	day, 2 * day, 4 * day, 7 * day, 14 * day, 30 * day, 60 * day, 120 * day, 240 * day, 480 * day,
 }
@@ -192,12 +193,12 @@ func Read(files ...io.Reader) (*History, error) {
 	for i := len(all) - 1; i >= 0 && h.Table == ""; i-- {
 		h.Table = all[i].Table
 	}
-	days := unfoldedDays(all)
 	for _, p := range all {
+		sameDay := func(o Pass) bool { return o.file != p.file && !o.Folded && o.Started.Truncate(day).Equal(p.Started) }
 		switch {
 		case p.Table != "" && p.Table != h.Table:
 			h.LeftOut.OtherTable++
-		case p.Folded && days[p.Started].other(p.file), h.repeats(p):
+		case p.Folded && slices.ContainsFunc(all, sameDay), h.repeats(p):
 		default:
 			h.Passes = append(h.Passes, p)
 			if !p.HasAges {
@@ -215,33 +216,6 @@ func (h *History) repeats(p Pass) bool {
 	}
 	last := h.Passes[len(h.Passes)-1]
 	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Folded == p.Folded
-}
-
-// filesOfDay says which files have the passes of a day one by one.
-type filesOfDay struct {
-	file    int
-	several bool
-	any     bool
-}
-
-// other reports whether another file has passes of the day.
-func (f filesOfDay) other(file int) bool { return f.any && (f.several || f.file != file) }
-
-// unfoldedDays returns, by day, which files have its passes one by one.
-func unfoldedDays(list []Pass) map[time.Time]filesOfDay {
-	days := make(map[time.Time]filesOfDay)
-	for _, p := range list {
-		if p.Folded {
-			continue
-		}
-		at := p.Started.Truncate(day)
-		d := days[at]
-		d.several = d.several || d.other(p.file)
-		d.file = p.file
-		d.any = true
-		days[at] = d
-	}
-	return days
 }
 
 // readFile returns the passes of a file in the order of its lines.

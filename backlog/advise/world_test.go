@@ -123,9 +123,35 @@ func (w *world) isDown(at float64) bool {
 	return slices.ContainsFunc(w.down, func(o [2]float64) bool { return o[0] <= at && at < o[1] })
 }
 
+// A record is inserted at a time, and recovers at an age; 0: it is not broken.
+type record struct{ inserted, recovers float64 }
+
+// records draws the records of the world.
+func (w *world) records() []record {
+	r := rand.New(rand.NewPCG(w.seed, 1))
+	p := w.poisonShare()
+	list := make([]record, w.days*w.perDay)
+	for i := range list {
+		inserted := r.Float64() * float64(w.days) * oneDay
+		recovers := 0.0
+		switch {
+		case r.Float64() >= w.broken:
+		case r.Float64() < p:
+			recovers = never
+		default:
+			recovers = w.truth.draw(r, inserted)
+		}
+		if w.step != nil {
+			recovers = w.step(inserted, recovers)
+		}
+		list[i] = record{inserted, recovers}
+	}
+	return list
+}
+
 // play returns the passes of the world.
 func (w *world) play() []advise.Pass {
-	r := rand.New(rand.NewPCG(w.seed, 1))
+	r := rand.New(rand.NewPCG(w.seed, 2))
 	edges := make([]float64, len(advise.Edges))
 	for i, e := range advise.Edges {
 		edges[i] = e.Seconds()
@@ -156,20 +182,8 @@ func (w *world) play() []advise.Pass {
 			HasAges:  true,
 		}
 	}
-	p := w.poisonShare()
-	for range w.days * w.perDay {
-		inserted := r.Float64() * float64(w.days) * oneDay
-		recovers := 0.0
-		switch {
-		case r.Float64() >= w.broken:
-		case r.Float64() < p:
-			recovers = never
-		default:
-			recovers = w.truth.draw(r, inserted)
-		}
-		if w.step != nil {
-			recovers = w.step(inserted, recovers)
-		}
+	for _, record := range w.records() {
+		inserted := record.inserted
 		lane := advise.Fresh
 		band := 0
 		failures := 0
@@ -191,7 +205,7 @@ func (w *world) play() []advise.Pass {
 				counts[i][band].Waited += age - last
 				counts[i][band].Aged += age
 			}
-			if age >= recovers && !down[i] {
+			if age >= record.recovers && !down[i] {
 				t.Succeeded++
 				break
 			}

@@ -1,0 +1,75 @@
+package advise_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"backlog/backlog"
+	"backlog/backlog/advise"
+	"backlog/backlog/memory"
+	"backlog/tiers"
+)
+
+// engineLane returns the lane of a record that a handler is given.
+func engineLane(r *backlog.Record) advise.Lane {
+	if r.Lane == backlog.Failed {
+		return advise.Failed
+	}
+	return advise.Fresh
+}
+
+// The passes of a world are those that an engine runs under the same tiers.
+func TestWorldIsTheEngine(t *testing.T) {
+	w := newWorld(truths[3], 0.05, 9).withOutages()
+	w.days = 9
+	w.perDay = 100
+	var list []tiers.Tier
+	for _, x := range w.tiers {
+		list = append(list, tiers.Tier{MaxAge: time.Duration(x.maxAge) * time.Second, Every: time.Duration(x.every) * time.Second})
+	}
+	schedule, err := tiers.New(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := w.records()
+	slices.SortFunc(records, func(a, b record) int { return int(a.inserted*1e6) - int(b.inserted*1e6) })
+	store := memory.New(memory.Options{})
+	var now time.Time
+	var counts advise.Collector
+	engine := &backlog.Engine{Store: store, Now: func() time.Time { return now }}
+	engine.Handler = backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
+		mine := records[r.Key.Part(0).(int64)]
+		at := now.Sub(worldStart).Seconds()
+		succeeds := at-mine.inserted >= mine.recovers && !w.isDown(at)
+		counts.Add(engineLane(r), now.Sub(r.Inserted), succeeds, 0, false)
+		if !succeeds {
+			return errors.New("broken")
+		}
+		return nil
+	})
+	clock := tiers.Clock{Last: worldStart}
+	inserted := 0
+	for _, want := range w.play()[1:] {
+		now = want.Started
+		for inserted < len(records) && records[inserted].inserted < now.Sub(worldStart).Seconds() {
+			at := worldStart.Add(time.Duration(records[inserted].inserted * float64(time.Second)))
+			if err := store.Insert(memory.Row{Key: backlog.NewKey(int64(inserted)), Status: "NEW", Inserted: at}); err != nil {
+				t.Fatal(err)
+			}
+			inserted++
+		}
+		wake := clock.Wake(schedule, now, false, func(tiers.Tier) bool { return false })
+		counts = advise.Collector{}
+		report, err := engine.Pass(t.Context(), backlog.TierPass(schedule, wake.Start.Tier))
+		if err != nil || report.MaxAge != want.MaxAge {
+			t.Fatalf("a pass up to %v, not %v: %v", report.MaxAge, want.MaxAge, err)
+		}
+		if got := counts.Ages(); !reflect.DeepEqual(got, agesOf(want.Bands)) {
+			t.Fatalf("at %v: %+v, not %+v", now, got, want.Bands)
+		}
+	}
+}
