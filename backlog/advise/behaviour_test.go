@@ -84,6 +84,34 @@ func TestOutages(t *testing.T) {
 	}
 }
 
+// Passes that abort_after ends in an outage are part of it.
+func TestAbortedPasses(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 2).withOutages()
+	w.aborts = 0.9
+	m := fit(w)
+	v := w.judge(m)
+	if v.worst > 0.03 || v.forGood > 0.02 || len(m.Outages) != len(w.down) || m.LeftOut.Incomplete > 0 {
+		t.Errorf("%v, %d of %d outages, %+v", v, len(m.Outages), len(w.down), m.LeftOut)
+	}
+}
+
+// Days that differ are no change, but widen the intervals.
+func TestDaysDiffer(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 2)
+	same := fit(w)
+	w.step = func(inserted, recovers float64) float64 {
+		if int(inserted/oneDay)%3 == 0 {
+			return 0
+		}
+		return recovers
+	}
+	m := fit(w)
+	width := m.FirstFailures.High - m.FirstFailures.Low
+	if !m.Changed.IsZero() || width < 5*(same.FirstFailures.High-same.FirstFailures.Low) {
+		t.Errorf("changed on %v, an interval of %v", m.Changed, width)
+	}
+}
+
 // What an old record is when it is first tried, or retried by hand, tells nothing of the age it recovers at.
 func TestRetriedRecords(t *testing.T) {
 	w := newWorld(exponentialOf2h, 0.05, 3)

@@ -26,47 +26,47 @@ func (l *learner) change() (day int, changed bool) {
 }
 
 // split returns the day from which on the residuals differ most from those before, and by how many standard
-// deviations; 0: by no more than chance. The variance is what days of the same side have.
-func split(days map[int]residual) (at int, z float64) {
-	list := make([]int, 0, len(days))
-	for d, r := range days {
-		if r.variance >= 1 {
-			list = append(list, d)
-		}
-	}
-	slices.Sort(list)
+// deviations; 0: by no more than chance.
+func split(list []residual) (day int, z float64) {
+	list = slices.DeleteFunc(list, func(r residual) bool { return r.variance < 1 })
 	tests := len(list) - 2*leastDays + 1
 	for i := leastDays; i <= len(list)-leastDays; i++ {
-		t := contrast(days, list[:i], list[i:])
-		if t > z {
+		if t := contrast(list[:i], list[i:]); t > z {
 			z = t
-			at = list[i]
+			day = list[i].day
 		}
 	}
-	if tests < 1 || 2*float64(tests)*math.Erfc(z/math.Sqrt2) >= chance {
+	if 2*float64(tests)*math.Erfc(z/math.Sqrt2) >= chance {
 		return 0, 0
 	}
-	return at, z
+	return day, z
 }
 
-// contrast returns by how many standard deviations the days before and after differ.
-func contrast(days map[int]residual, before, after []int) float64 {
-	a := sumOf(days, before)
-	b := sumOf(days, after)
+// contrast returns by how many standard deviations the days before and after differ. The variance is that by
+// chance, or the one between the days of either side if that is more.
+func contrast(before, after []residual) float64 {
 	squares := 0.0
-	for _, d := range before {
-		squares += square(days[d].excess-days[d].variance*a.excess/a.variance) / days[d].variance
-	}
-	for _, d := range after {
-		squares += square(days[d].excess-days[d].variance*b.excess/b.variance) / days[d].variance
+	excess := 0.0
+	variance := 0.0
+	for _, side := range [][]residual{before, after} {
+		var sum residual
+		for _, r := range side {
+			sum.excess += r.excess
+			sum.variance += r.variance
+		}
+		mean := sum.excess / sum.variance
+		for _, r := range side {
+			squares += square(r.excess-r.variance*mean) / r.variance
+		}
+		excess = mean - excess
+		variance += 1 / sum.variance
 	}
 	free := float64(len(before) + len(after) - 2)
-	spread := squares / free
-	t := math.Abs(a.excess/a.variance-b.excess/b.variance) / math.Sqrt(1/a.variance+1/b.variance)
-	if spread <= 1 {
+	t := math.Abs(excess) / math.Sqrt(variance)
+	if squares <= free {
 		return t
 	}
-	return normal(t/math.Sqrt(spread), free)
+	return normal(t/math.Sqrt(squares/free), free)
 }
 
 func square(x float64) float64 { return x * x }
@@ -74,14 +74,4 @@ func square(x float64) float64 { return x * x }
 // normal returns the deviation of a normal distribution that is as rare as t is in Student's (Wallace 1959).
 func normal(t, free float64) float64 {
 	return (8*free + 1) / (8*free + 3) * math.Sqrt(free*math.Log1p(t*t/free))
-}
-
-// sumOf returns the sum of the residuals of some days.
-func sumOf(days map[int]residual, list []int) residual {
-	var sum residual
-	for _, d := range list {
-		sum.excess += days[d].excess
-		sum.variance += days[d].variance
-	}
-	return sum
 }

@@ -1,6 +1,8 @@
 package advise
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -139,10 +141,13 @@ func (e *exposure) group() int {
 const groups = 27
 
 // A residual is how many successes a day had beyond those expected, and the variance of that by chance.
-type residual struct{ excess, variance float64 }
+type residual struct {
+	day              int
+	excess, variance float64
+}
 
-// residuals returns the residuals of each day of the exposures that are chosen.
-func (l *learner) residuals(chosen func(*exposure) bool) map[int]residual {
+// residuals returns the residuals of each day of the exposures that are chosen, oldest first.
+func (l *learner) residuals(chosen func(*exposure) bool) []residual {
 	days := make(map[int]residual)
 	for _, e := range l.exposures {
 		if !chosen(e) {
@@ -151,12 +156,13 @@ func (l *learner) residuals(chosen func(*exposure) bool) map[int]residual {
 		fails := e.fails()
 		for _, d := range e.days {
 			r := days[d.day]
+			r.day = d.day
 			r.excess += d.succeeded - d.tried*(1-fails)
 			r.variance += d.tried * fails * (1 - fails)
 			days[d.day] = r
 		}
 	}
-	return days
+	return slices.SortedFunc(maps.Values(days), func(a, b residual) int { return cmp.Compare(a.day, b.day) })
 }
 
 // spread returns, for each group, by how much its days differ more than by chance: the ratio of the standard

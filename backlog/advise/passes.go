@@ -194,7 +194,9 @@ func Read(files ...io.Reader) (*History, error) {
 		h.Table = all[i].Table
 	}
 	for _, p := range all {
-		sameDay := func(o Pass) bool { return o.file != p.file && !o.Folded && o.Started.Truncate(day).Equal(p.Started) }
+		sameDay := func(o Pass) bool {
+			return o.file != p.file && !o.Folded && o.Started.Truncate(day).Equal(p.Started)
+		}
 		switch {
 		case p.Table != "" && p.Table != h.Table:
 			h.LeftOut.OtherTable++

@@ -61,6 +61,7 @@ type world struct {
 	step   func(inserted, recovers float64) float64 // changes the age at which a record recovers; nil: nothing changes it
 	ticks  func(r *rand.Rand, at float64) bool      // whether there is a pass; nil: at each tick
 	delay  func(failures int) float64               // of a policy; nil: each tick tries what failed
+	aborts float64                                  // the share of the records that a pass in an outage does not reach
 	seed   uint64
 }
 
@@ -178,7 +179,7 @@ func (w *world) play() []advise.Pass {
 		passes[i] = advise.Pass{
 			Started:  worldStart.Add(time.Duration(at) * time.Second),
 			MaxAge:   time.Duration(maxAges[i]) * time.Second,
-			Complete: true,
+			Complete: !down[i] || w.aborts == 0,
 			HasAges:  true,
 		}
 	}
@@ -191,6 +192,9 @@ func (w *world) play() []advise.Pass {
 		for i := int(inserted/every) + 1; i < ticks; i++ {
 			age := float64(i)*every - inserted
 			if age > maxAges[i] { // or there is no pass
+				continue
+			}
+			if down[i] && r.Float64() < w.aborts {
 				continue
 			}
 			if w.delay != nil && failures > 0 && age < last+w.delay(failures) {
