@@ -129,27 +129,26 @@ func TestRetriedRecords(t *testing.T) {
 	}
 }
 
-// A band that incomplete passes have a part in is not learned from.
+// Incomplete passes are not learned from, nor are bands with many of their attempts.
 func TestIncompletePasses(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 3)
-	passes := w.play()
-	cut := 0
-	for i := range passes {
-		if i%40 == 0 {
-			passes[i].Complete = false
-			cut++
+	for _, every := range []int{40, 2} {
+		w := newWorld(exponentialOf2h, 0.05, 3)
+		w.aborts = 0.6
+		cut := 0
+		w.cut = func(i int) bool {
+			if i%every == 1 {
+				cut++
+			}
+			return i%every == 1
 		}
-	}
-	m := advise.Fit(&advise.History{Passes: passes})
-	if v := w.judge(m); v.worst > 0.03 || v.forGood > 0.02 || m.LeftOut.Incomplete != cut {
-		t.Errorf("%v, %d of %d incomplete passes", v, m.LeftOut.Incomplete, cut)
-	}
-	for i := range passes {
-		passes[i].Complete = i%2 == 0
-	}
-	m = advise.Fit(&advise.History{Passes: passes})
-	if len(m.Incomplete) == 0 || len(m.StillBroken) > 0 {
-		t.Errorf("%d bands have many attempts of incomplete passes", len(m.Incomplete))
+		m := fit(w)
+		v := w.judge(m)
+		if v.worst > 0.03 || v.forGood > 0.02 && every > 2 || m.LeftOut.Incomplete != cut {
+			t.Errorf("every %d: %v, %d of %d incomplete passes", every, v, m.LeftOut.Incomplete, cut)
+		}
+		if learned := every > 2; learned != (len(m.StillBroken) > 0) || learned != (len(m.Incomplete) == 0) {
+			t.Errorf("every %d: %d bands are not learned from, S has %d ages", every, len(m.Incomplete), len(m.StillBroken))
+		}
 	}
 }
 

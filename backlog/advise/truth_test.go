@@ -88,6 +88,17 @@ func TestTruth(t *testing.T) {
 	}
 }
 
+// The hazard that falls within a band is not taken for a constant: that would be 0.014 wrong.
+func TestSlopes(t *testing.T) {
+	w := newWorld(truths[1], 0.5, 1)
+	m := fit(w)
+	for _, p := range m.StillBroken {
+		if d := p.Share.Value - w.unrecovered(p.Age.Seconds(), m.Oldest.Seconds()); p.Age == 45*time.Minute && math.Abs(d) > 0.01 {
+			t.Errorf("S is %.4f wrong at %v", d, p.Age)
+		}
+	}
+}
+
 // seeds returns how often a sweep over seeds is run: make truth sets it.
 func seeds(t *testing.T) uint64 {
 	t.Helper()
@@ -139,13 +150,16 @@ func TestTruthOfManySeeds(t *testing.T) {
 		least := time.Duration(-1)
 		share := 1.0
 		for age, n := range asked[name] {
+			if age == 0 {
+				continue
+			}
 			if s := float64(held[name][age]) / float64(n); s < share && 2*n > asked[name][0] {
 				share = s
 				least = age
 			}
 		}
-		t.Logf("%-40s right %d/%d, at worst %v; intervals hold %.2f at %v; %d changes, %d with other outages",
-			name, right[name], n, worst[name], share, least, changed[name], outages[name])
+		t.Logf("%-40s right %d/%d, at worst %v; intervals hold %.2f at %v, of q %d; %d changes, %d with other outages",
+			name, right[name], n, worst[name], share, least, held[name][0], changed[name], outages[name])
 		if 20*right[name] < 19*n {
 			t.Errorf("%s: %d of %d are right", name, right[name], n)
 		}

@@ -61,7 +61,8 @@ type world struct {
 	step   func(inserted, recovers float64) float64 // changes the age at which a record recovers; nil: nothing changes it
 	ticks  func(r *rand.Rand, at float64) bool      // whether there is a pass; nil: at each tick
 	delay  func(failures int) float64               // of a policy; nil: each tick tries what failed
-	aborts float64                                  // the share of the records that a pass in an outage does not reach
+	aborts float64                                  // the share of the records that a pass in an outage, or one that is cut, does not reach
+	cut    func(i int) bool                         // whether the pass is cut; nil: none is
 	seed   uint64
 }
 
@@ -179,7 +180,7 @@ func (w *world) play() []advise.Pass {
 		passes[i] = advise.Pass{
 			Started:  worldStart.Add(time.Duration(at) * time.Second),
 			MaxAge:   time.Duration(maxAges[i]) * time.Second,
-			Complete: !down[i] || w.aborts == 0,
+			Complete: (!down[i] || w.aborts == 0) && (w.cut == nil || !w.cut(i)),
 			HasAges:  true,
 		}
 	}
@@ -194,7 +195,7 @@ func (w *world) play() []advise.Pass {
 			if age > maxAges[i] { // or there is no pass
 				continue
 			}
-			if down[i] && r.Float64() < w.aborts {
+			if !passes[i].Complete && r.Float64() < w.aborts {
 				continue
 			}
 			if w.delay != nil && failures > 0 && age < last+w.delay(failures) {
