@@ -204,9 +204,9 @@ func (c *curve) breaks(p piece) []float64 {
 }
 
 const (
-	mostRounds = 2000
+	mostRounds = 500
 	// exactness is the change of the number of events at which a fit has ended.
-	exactness = 1e-4
+	exactness = 1e-2
 )
 
 // maximize returns the rates at which the successes of the exposures are most likely, beginning at the rates
