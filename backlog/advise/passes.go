@@ -1,0 +1,381 @@
+// Package advise learns from the passes of a table how long its records stay broken. [Read] takes the
+// lines that passes leave behind, [Fit] makes a [Model] of them. It does no I/O of its own, and the
+// same lines always give the same model.
+package advise
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Edges are the upper edges of the bands of ages. An age on an edge is in the younger band; the ages
+// beyond the last edge are one more band. They are the same on every machine, so that files can be merged.
+var Edges = []time.Duration{
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 45 * time.Minute, 90 * time.Minute,
+	3 * time.Hour, 6 * time.Hour, 9 * time.Hour, 12 * time.Hour, 15 * time.Hour, 18 * time.Hour, 21 * time.Hour,
+	day, 2 * day, 4 * day, 7 * day, 14 * day, 30 * day, 60 * day, 120 * day, 240 * day, 480 * day,
+}
+
+// bandOf returns the index of the band that an age is in.
+func bandOf(age time.Duration) int {
+	return sort.Search(len(Edges), func(i int) bool { return age <= Edges[i] })
+}
+
+// A Lane says whether a record was tried before.
+type Lane int
+
+// The lanes of a pass.
+const (
+	Fresh  Lane = iota // never tried
+	Failed             // tried before, and failed
+)
+
+// A Tally counts attempts.
+type Tally struct{ Tried, Succeeded int }
+
+// Counts are the attempts of a pass at the records of one band.
+type Counts struct {
+	Band  int // the index of its upper edge in Edges; len(Edges): beyond the last
+	Lanes [2]Tally
+	// Waited is the sum over the failed lane of the seconds since the attempt before; less than 0:
+	// the rows do not tell.
+	Waited float64
+}
+
+// An AgeBand is [Counts] as a line of JSON has them.
+type AgeBand struct {
+	UpTo   *float64 `json:"upto"`            // seconds; null: there is no edge
+	Fresh  []int    `json:"fresh,omitempty"` // tried, succeeded
+	Failed []int    `json:"failed,omitempty"`
+	Waited *float64 `json:"waited,omitempty"`
+}
+
+// A Collector counts the attempts of a pass by age. The zero value has none. It must not be used
+// concurrently.
+type Collector struct {
+	bands   []Counts // one for each band, once there is an attempt
+	unknown []bool   // the bands with a failed record whose row does not tell when it failed
+}
+
+// Add counts an attempt at a record of an age. waited is the time since the attempt before it; known is
+// false if the row does not tell.
+func (c *Collector) Add(lane Lane, age time.Duration, succeeded bool, waited time.Duration, known bool) {
+	c.makeBands()
+	i := bandOf(age)
+	t := &c.bands[i].Lanes[lane]
+	t.Tried++
+	if succeeded {
+		t.Succeeded++
+	}
+	if lane == Failed {
+		c.bands[i].Waited += waited.Seconds()
+		c.unknown[i] = c.unknown[i] || !known
+	}
+}
+
+// makeBands makes the bands before the first attempt.
+func (c *Collector) makeBands() {
+	if c.bands == nil {
+		c.bands = make([]Counts, len(Edges)+1)
+		c.unknown = make([]bool, len(Edges)+1)
+	}
+}
+
+// Ages returns the bands with any attempt, youngest first.
+func (c *Collector) Ages() []AgeBand {
+	list := []AgeBand{}
+	for i, b := range c.bands {
+		var line AgeBand
+		if i < len(Edges) {
+			seconds := Edges[i].Seconds()
+			line.UpTo = &seconds
+		}
+		line.Fresh = pairOf(b.Lanes[Fresh])
+		line.Failed = pairOf(b.Lanes[Failed])
+		if line.Failed != nil && !c.unknown[i] {
+			line.Waited = &b.Waited
+		}
+		if line.Fresh != nil || line.Failed != nil {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// MarshalJSON returns the list of [Collector.Ages].
+func (c *Collector) MarshalJSON() ([]byte, error) { return json.Marshal(c.Ages()) }
+
+// pairOf returns a tally as JSON has it; nil: nothing was tried.
+func pairOf(t Tally) []int {
+	if t.Tried == 0 {
+		return nil
+	}
+	return []int{t.Tried, t.Succeeded}
+}
+
+// A Pass is what a line tells of a pass, or, if Folded, of all passes of a day.
+type Pass struct {
+	N        int64
+	Tier     string
+	Table    string
+	Started  time.Time
+	Duration time.Duration
+	MaxAge   time.Duration
+	Complete bool
+	Stopped  string
+	Folded   bool
+	HasAges  bool // the line has ages, even if they are none
+	Bands    []Counts
+
+	file int // the index of the file that it is in
+}
+
+// passLine is a line of a file of passes.
+type passLine struct {
+	N        int64      `json:"n"`
+	Tier     string     `json:"tier"`
+	Table    string     `json:"table"`
+	Started  time.Time  `json:"started"`
+	Duration float64    `json:"duration_seconds"`
+	MaxAge   float64    `json:"max_age_seconds"`
+	Complete bool       `json:"complete"`
+	Stopped  string     `json:"stopped"`
+	Day      string     `json:"day"`
+	Ages     *[]AgeBand `json:"ages"`
+}
+
+// LeftOut counts the passes, or lines of files, that nothing is learned from.
+type LeftOut struct {
+	NoAges     int `json:"no_ages"`     // written by an older version
+	Unreadable int `json:"unreadable"`  // lines that are no passes
+	OtherTable int `json:"other_table"` // of another table than the newest pass
+	Outage     int `json:"outage"`
+	Incomplete int `json:"incomplete"`
+	Clock      int `json:"clock"` // out of order, because the clock was set
+}
+
+// A History has the passes of one table.
+type History struct {
+	Table   string
+	Passes  []Pass // in the order of their starts
+	LeftOut LeftOut
+}
+
+// maxLine is the length in bytes of the longest line that is read.
+const maxLine = 1 << 20
+
+// Read merges files of passes. A pass that several files have counts once. Lines that are no passes, passes
+// of other tables than the newest pass, and those that are out of order are counted and left out.
+func Read(files ...io.Reader) (*History, error) {
+	h := new(History)
+	var all []Pass
+	for i, file := range files {
+		list, err := h.readFile(file, i)
+		if err != nil {
+			return nil, err
+		}
+		ordered := inOrder(list)
+		h.LeftOut.Clock += len(list) - len(ordered)
+		all = append(all, ordered...)
+	}
+	slices.SortStableFunc(all, func(a, b Pass) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.MaxAge, b.MaxAge))
+	})
+	for i := len(all) - 1; i >= 0 && h.Table == ""; i-- {
+		h.Table = all[i].Table
+	}
+	days := unfoldedDays(all)
+	for _, p := range all {
+		switch {
+		case p.Table != "" && p.Table != h.Table:
+			h.LeftOut.OtherTable++
+		case p.Folded && days[p.Started].other(p.file), h.repeats(p):
+		default:
+			h.Passes = append(h.Passes, p)
+			if !p.HasAges {
+				h.LeftOut.NoAges++
+			}
+		}
+	}
+	return h, nil
+}
+
+// repeats reports whether the last pass of the history is the same, from another file.
+func (h *History) repeats(p Pass) bool {
+	if len(h.Passes) == 0 {
+		return false
+	}
+	last := h.Passes[len(h.Passes)-1]
+	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Folded == p.Folded
+}
+
+// filesOfDay says which files have the passes of a day one by one.
+type filesOfDay struct {
+	file    int
+	several bool
+	any     bool
+}
+
+// other reports whether another file has passes of the day.
+func (f filesOfDay) other(file int) bool { return f.any && (f.several || f.file != file) }
+
+// unfoldedDays returns, by day, which files have its passes one by one.
+func unfoldedDays(list []Pass) map[time.Time]filesOfDay {
+	days := make(map[time.Time]filesOfDay)
+	for _, p := range list {
+		if p.Folded {
+			continue
+		}
+		at := p.Started.Truncate(day)
+		d := days[at]
+		d.several = d.several || d.other(p.file)
+		d.file = p.file
+		d.any = true
+		days[at] = d
+	}
+	return days
+}
+
+// readFile returns the passes of a file in the order of its lines.
+func (h *History) readFile(file io.Reader, index int) ([]Pass, error) {
+	var list []Pass
+	r := bufio.NewReaderSize(file, maxLine)
+	for {
+		line, err := r.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = r.ReadSlice('\n')
+		}
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			p, ok := parseLine(line)
+			if tooLong || !ok {
+				h.LeftOut.Unreadable++
+			} else {
+				p.file = index
+				list = append(list, p)
+			}
+		}
+		if err == io.EOF {
+			return list, nil
+		}
+	}
+}
+
+// parseLine returns the pass of a line; false: it is none.
+func parseLine(line []byte) (Pass, bool) {
+	var l passLine
+	if json.Unmarshal(line, &l) != nil {
+		return Pass{}, false
+	}
+	p := Pass{
+		N:        l.N,
+		Tier:     l.Tier,
+		Table:    l.Table,
+		Started:  l.Started.UTC(),
+		Duration: secondsOf(l.Duration),
+		MaxAge:   secondsOf(l.MaxAge),
+		Complete: l.Complete,
+		Stopped:  l.Stopped,
+		Folded:   l.Day != "",
+		HasAges:  l.Ages != nil,
+	}
+	if p.Folded {
+		at, err := time.Parse(time.DateOnly, l.Day)
+		if err != nil {
+			return Pass{}, false
+		}
+		p.Started = at
+	}
+	if p.Started.IsZero() || p.MaxAge <= 0 && !p.Folded {
+		return Pass{}, false
+	}
+	if l.Ages == nil {
+		return p, true
+	}
+	p.Bands = make([]Counts, 0, len(*l.Ages))
+	for _, a := range *l.Ages {
+		c, ok := a.counts()
+		if !ok {
+			return Pass{}, false
+		}
+		p.Bands = append(p.Bands, c)
+	}
+	return p, true
+}
+
+// secondsOf returns a number of seconds as a duration. It is bounded, because a file may hold anything.
+func secondsOf(seconds float64) time.Duration {
+	const most = 200 * 365 * 24 * 3600
+	return time.Duration(min(max(seconds, 0), most) * float64(time.Second))
+}
+
+// counts returns the counts of a band; false: they are not possible.
+func (a *AgeBand) counts() (Counts, bool) {
+	c := Counts{Band: len(Edges), Waited: -1}
+	if a.UpTo != nil {
+		edge, found := slices.BinarySearch(Edges, secondsOf(*a.UpTo))
+		if !found {
+			return c, false
+		}
+		c.Band = edge
+	}
+	for lane, pair := range [][]int{a.Fresh, a.Failed} {
+		if len(pair) == 0 {
+			continue
+		}
+		if len(pair) != 2 || pair[1] < 0 || pair[1] > pair[0] || pair[0] > math.MaxInt32 {
+			return c, false
+		}
+		c.Lanes[lane] = Tally{Tried: pair[0], Succeeded: pair[1]}
+	}
+	if a.Waited != nil {
+		c.Waited = *a.Waited
+	}
+	return c, true
+}
+
+// clockGrain is by how much passes that end at about the same time may be out of order in a file.
+const clockGrain = 10 * time.Second
+
+// inOrder leaves out the fewest passes so that the others ended in the order of their lines. A pass is
+// written when it ends, so others are written by a clock that was set.
+func inOrder(list []Pass) []Pass {
+	ended := func(i int) int64 { return list[i].Started.Add(list[i].Duration).Unix() / int64(clockGrain/time.Second) }
+	var last []int // of the sequences of each length, the end of the one that ends first
+	before := make([]int, len(list))
+	for i := range list {
+		n := sort.Search(len(last), func(k int) bool { return ended(last[k]) > ended(i) })
+		before[i] = -1
+		if n > 0 {
+			before[i] = last[n-1]
+		}
+		if n == len(last) {
+			last = append(last, i)
+		} else {
+			last[n] = i
+		}
+	}
+	if len(last) == len(list) {
+		return list
+	}
+	ordered := make([]Pass, len(last))
+	at := last[len(last)-1]
+	for k := len(ordered) - 1; k >= 0; k-- {
+		ordered[k] = list[at]
+		at = before[at]
+	}
+	return ordered
+}
