@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ourVersion is set by make peers.
+var ourVersion string
+
+// printTable prints the median and the range of the rates of each peer, and the ratio of its median to
+// that of the bare loop on the same store.
+func printTable(w io.Writer, n int, chosen []peer, runs [][]run) {
+	rows := [][]string{{"peer", "version", "store", "durability", "records/s (range)", "to bare"}}
+	bare := make(map[*store]float64)
+	for i, p := range chosen {
+		var rates []float64
+		for _, r := range runs[i] {
+			rates = append(rates, r.rate(n))
+		}
+		slices.Sort(rates)
+		median := rates[len(rates)/2]
+		if p.name == "bare loop" {
+			bare[p.store] = median
+		}
+		first := runs[i][0]
+		rows = append(rows, []string{
+			p.name,
+			versionOf(p.module),
+			first.version,
+			first.durability,
+			fmt.Sprintf("%s (%s to %s)", grouped(median), grouped(rates[0]), grouped(rates[len(rates)-1])),
+			fmt.Sprintf("%.3f", median/bare[p.store]),
+		})
+	}
+	fmt.Fprintf(w, "%s records, %d runs each\n\n", grouped(float64(n)), len(runs[0]))
+	printRows(w, rows)
+}
+
+// printRows prints a table as Markdown, with columns of equal width. The first row is the head.
+func printRows(w io.Writer, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	rule := make([]string, len(widths))
+	for i, width := range widths {
+		rule[i] = strings.Repeat("-", width)
+	}
+	for _, row := range slices.Insert(rows, 1, rule) {
+		for i, cell := range row {
+			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			fmt.Fprintf(w, "| %s%s ", cell, padding)
+		}
+		fmt.Fprintln(w, "|")
+	}
+}
+
+// versionOf returns the version of the module in this program.
+func versionOf(module string) string {
+	if module == "backlog" {
+		return cmp.Or(ourVersion, "this tree")
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range info.Deps {
+		if m.Path == module {
+			name := module[strings.LastIndex(strings.TrimSuffix(module, "/v5"), "/")+1:]
+			return name + " " + m.Version
+		}
+	}
+	return "unknown"
+}
+
+// grouped writes a number with a comma between thousands.
+func grouped(x float64) string {
+	digits := fmt.Sprintf("%.0f", x)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
+}
