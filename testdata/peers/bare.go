@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 // barePage is how many records a bare loop reads, handles and writes together: as many as backlog writes
 // in a group.
 const barePage = 500
+
+// The loops write only to records that are still new. IS TRUE keeps the databases from looking for them by
+// the index on new records.
 
 // A bareLoop is what somebody would write by hand for one table: a page of keys is read on one connection
 // while the page before it is handled and written on another.
@@ -32,8 +36,9 @@ func drainBarePostgres(ctx context.Context, n int) (run, error) {
 		return run{}, err
 	}
 	loop := bareLoop{
+		// Without the name the rows would be sorted by the text, and no index would do.
 		page: `SELECT id, date_inserted::text AS at FROM records WHERE status = 'NEW' AND (date_inserted, id) < ($1, $2)
-			ORDER BY date_inserted DESC, id DESC LIMIT 500`,
+			ORDER BY date_inserted DESC, id DESC LIMIT ` + strconv.Itoa(barePage),
 		update: "UPDATE records SET status = 'SUCCESS' WHERE id = ANY ($1) AND (status = 'NEW') IS TRUE",
 		parameters: func(ids []int64) []any {
 			return []any{ids}
@@ -56,7 +61,7 @@ func drainBareSQLite(ctx context.Context, n int) (run, error) {
 	loop := bareLoop{
 		// With the plus the driver returns the text that is stored.
 		page: `SELECT id, +date_inserted FROM records WHERE status = 'NEW' AND (date_inserted, id) < (?, ?)
-			ORDER BY date_inserted DESC, id DESC LIMIT 500`,
+			ORDER BY date_inserted DESC, id DESC LIMIT ` + strconv.Itoa(barePage),
 		update: "UPDATE records SET status = 'SUCCESS' WHERE id IN (?" + strings.Repeat(", ?", barePage-1) + ") AND (status = 'NEW') IS TRUE",
 		parameters: func(ids []int64) []any {
 			list := make([]any, barePage)

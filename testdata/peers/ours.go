@@ -9,7 +9,8 @@ import (
 	"backlog/backlog/table/db"
 )
 
-// oursConcurrency is how many handlers run at a time.
+// oursConcurrency is how many handlers run at a time, as in the benchmarks. For handlers that do nothing
+// 1 is slower, and 16 and 64 are no faster.
 const oursConcurrency = 4
 
 func drainOursPostgres(ctx context.Context, n int) (run, error) {

@@ -14,6 +14,9 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
+// These are the settings of River's own command `river bench`. From 500 to 5,000 workers, a cooldown of
+// 1 to 10 ms and more connections make no difference on two processors; 100 workers drain half as much
+// per second, and 100 workers with the default cooldown of 100 ms drain 1,000 jobs.
 const (
 	riverWorkers  = 2000
 	riverCooldown = 2 * time.Millisecond

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ func printTable(w io.Writer, n int, chosen []peer, runs [][]run) {
 			rates = append(rates, r.rate(n))
 		}
 		slices.Sort(rates)
-		median := rates[len(rates)/2]
+		median := (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2
 		if p.name == "bare loop" {
 			bare[p.store] = median
 		}
@@ -74,11 +76,18 @@ func versionOf(module string) string {
 	}
 	for _, m := range info.Deps {
 		if m.Path == module {
-			name := module[strings.LastIndex(strings.TrimSuffix(module, "/v5"), "/")+1:]
-			return name + " " + m.Version
+			return shortName(module) + " " + m.Version
 		}
 	}
 	return "unknown"
+}
+
+// majorVersion is the end of a module's path.
+var majorVersion = regexp.MustCompile(`/v\d+$`)
+
+// shortName is the last part of a module's path that says what it is.
+func shortName(module string) string {
+	return path.Base(majorVersion.ReplaceAllString(module, ""))
 }
 
 // grouped writes a number with a comma between thousands.
