@@ -10,8 +10,12 @@ import (
 	"github.com/mikestefanello/backlite"
 )
 
+// It reads all tasks that wait to find the next ones for the workers that are idle, so that it reads less
+// often with many workers. With 10 workers it drains 100 tasks of 20,000 per second, with 100 2,000. Of
+// 300,000 tasks it drains more per second with 2,000 workers than with 5,000 or 10,000. More connections
+// make no difference.
 const (
-	backliteWorkers     = 5000
+	backliteWorkers     = 2000
 	backliteConnections = 1
 	backliteBatch       = 5000 // tasks that are added together
 )

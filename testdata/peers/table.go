@@ -15,20 +15,19 @@ import (
 // ourVersion is set by make peers.
 var ourVersion string
 
-// printTable prints the median and the range of the rates of each peer, and the ratio of its median to
-// that of the bare loop on the same store.
+// printTable prints the median and the range of the rates of each peer, and the median of their ratios to
+// the rate of the bare loop on the same store in the same round.
 func printTable(w io.Writer, n int, chosen []peer, runs [][]run) {
 	rows := [][]string{{"peer", "version", "store", "durability", "records/s (range)", "to bare"}}
-	bare := make(map[*store]float64)
+	bare := make(map[*store][]run)
 	for i, p := range chosen {
-		var rates []float64
-		for _, r := range runs[i] {
-			rates = append(rates, r.rate(n))
-		}
-		slices.Sort(rates)
-		median := (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2
 		if p.name == "bare loop" {
-			bare[p.store] = median
+			bare[p.store] = runs[i]
+		}
+		var rates, ratios []float64
+		for round, r := range runs[i] {
+			rates = append(rates, r.rate(n))
+			ratios = append(ratios, r.rate(n)/bare[p.store][round].rate(n))
 		}
 		first := runs[i][0]
 		rows = append(rows, []string{
@@ -36,12 +35,17 @@ func printTable(w io.Writer, n int, chosen []peer, runs [][]run) {
 			versionOf(p.module),
 			first.version,
 			first.durability,
-			fmt.Sprintf("%s (%s to %s)", grouped(median), grouped(rates[0]), grouped(rates[len(rates)-1])),
-			fmt.Sprintf("%.3f", median/bare[p.store]),
+			fmt.Sprintf("%s (%s to %s)", grouped(median(rates)), grouped(slices.Min(rates)), grouped(slices.Max(rates))),
+			fmt.Sprintf("%.3f", median(ratios)),
 		})
 	}
 	fmt.Fprintf(w, "%s records, %d runs each\n\n", grouped(float64(n)), len(runs[0]))
 	printRows(w, rows)
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
 // printRows prints a table as Markdown, with columns of equal width. The first row is the head.
