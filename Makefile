@@ -64,6 +64,11 @@ platforms: ## build the program for every platform that docs/platforms.md names
 bench: ## measure, as ratios to bare loops in the same run (SHORT=1: once, on few rows)
 	$(if $(SHORT),$(STATIC)) ./testdata/bench.sh '$(GO)' '$(HAVE_CGO)' $(SHORT)
 
+# The other libraries are no dependencies: they are in a module of their own, which the commands above leave out.
+peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog, RUNS=3 times each in turn
+	cd testdata/peers && $(STATIC) $(GO) vet .
+	cd testdata/peers && $(STATIC) $(GO) run -ldflags '-X main.ourVersion=$(VERSION)' . -n $(or $(N),300000) -runs $(or $(RUNS),3) -run '$(RUN)'
+
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
@@ -76,4 +81,4 @@ hostile: ## draw tables that refuse some of their rows, and what happens to them
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench fuzz torture hostile truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers fuzz torture hostile truth

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 )
 
@@ -46,6 +47,18 @@ func runExplain(ctx context.Context, id string, o dataFlags, g *globalOptions) e
 		if o.JSON {
 			return printJSON(g.out, s)
 		}
-		return printTable(g.out, s.Lines)
+		if err := printTable(g.out, s.Lines); err != nil {
+			return err
+		}
+		g.printPause(a, now)
+		return nil
 	})
+}
+
+// printPause prints the pause in which no record is tried, if there is one.
+func (g *globalOptions) printPause(a *setup, now time.Time) {
+	saved, _ := stateOf(a.cfg, a.log).State() // if it cannot be read, it has no pause for passes either
+	if pause := saved.Current(now); pause != nil {
+		g.printf("paused %s: no tick starts a pass until then\n", inspect.Escaped(pause.String()))
+	}
 }

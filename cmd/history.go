@@ -92,6 +92,7 @@ func (h *history) Observe(ev backlog.Event) {
 	h.Observer.Observe(ev)
 	if ev.Kind == backlog.PassEnded && !h.single {
 		p := *h.Picture.Last(ev.Tier)
+		p.Table = stateName(h.setup.Load().cfg)
 		h.saves <- func() {
 			h.warnOnce(h.state.AddPass(p))
 			if h.Picture.Outage() != nil {

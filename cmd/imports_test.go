@@ -107,6 +107,8 @@ func mayImport(s source, imported string) bool {
 		return true // where the log goes
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
 		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
+	case imported == "backlog/advise": // attempts by age, in passes and in their file
+		return slices.Contains([]string{"backlog/advise", "backlog/watch", "backlog/checkpoint"}, s.folder)
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping" || s.folder == "backlog/pattern":

@@ -63,7 +63,11 @@ func runList(ctx context.Context, o ListOptions, g *globalOptions) error {
 		if o.JSON {
 			return g.listJSON(ctx, a.view, list)
 		}
-		return g.listText(ctx, a.view, list)
+		if err := g.listText(ctx, a.view, list); err != nil {
+			return err
+		}
+		g.printPause(a, now)
+		return nil
 	})
 }
 

@@ -213,7 +213,7 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	list = h.Picture.Causes(report.Tier)
 	e.Flush(ctx) // outcomes that a lost lock kept from being written
 	err = errors.Join(err, a.withDispatch((*dispatch).Err))
-	if trialOf != "" && (err != nil || e.TrialsPassed() != skipped) {
+	if trialOf != "" && r.ID == "" && (err != nil || e.TrialsPassed() != skipped) {
 		r.keepTrial(trialOf, e.TrialsPassed(), err)
 	}
 	release()

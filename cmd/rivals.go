@@ -23,11 +23,16 @@ func (g *globalOptions) workOf(cfg *config.Config) backlog.Work {
 	return cfg.Work(path, handlerCall(cfg))
 }
 
+// stateName names the table, and the work on it, as the state folder does.
+func stateName(cfg *config.Config) string {
+	return checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
+}
+
 // stateWork identifies the configuration in the state file. Tables may share that file, so that the
 // marks include the table.
 func (g *globalOptions) stateWork(cfg *config.Config, now time.Time) checkpoint.Work {
 	path, _ := filepath.Abs(g.Config)
-	name := checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name)
+	name := stateName(cfg)
 	marks := append(g.workOf(cfg).Marks, backlog.NewMark("table or name", name))
 	return checkpoint.Work{Config: path, Marks: marks, Used: now}
 }

@@ -256,10 +256,13 @@ var leadingWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // noArgs is [cobra.NoArgs], except that its errors show arguments only if they are words.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 && leadingWord().FindString(args[0]) != args[0] {
-		return fmt.Errorf("%s takes no such argument; put the value of a flag behind its --name", c.CommandPath())
+		return fmt.Errorf("%s takes no such argument; put the value of a flag behind its --name, in quotes if it has spaces", c.CommandPath())
+	}
+	if len(args) > 0 && !c.HasSubCommands() {
+		return fmt.Errorf("%s takes no argument %q; put the value of a flag behind its --name, in quotes if it has spaces", c.CommandPath(), args[0])
 	}
 	err := cobra.NoArgs(c, args)
-	if err != nil && c.HasSubCommands() {
+	if err != nil {
 		c.SuggestionsMinimumDistance = 2
 		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
 			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))

@@ -154,6 +154,9 @@ func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pf
 		if o.Arrivals == "" {
 			question = "--live"
 		}
+		if o.Live && o.Arrivals != "" {
+			return usagef("--live and --arrivals are two questions: ask for one")
+		}
 		if err := checkFlags(f, question); err != nil {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/amqp"
-	"backlog/backlog/checkpoint"
 	"backlog/backlog/config"
 	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
@@ -233,7 +232,7 @@ func newDispatch(ctx context.Context, cfg *config.Config, s *amqp.DispatchSettin
 		DispatchSettings: *s,
 		Timeout:          cfg.Handler.Timeout,
 		Log:              log,
-		Table:            checkpoint.Name(cfg.Database, cfg.Table.Schema, cfg.Table.Name, cfg.Name),
+		Table:            stateName(cfg),
 		States:           hex.EncodeToString(sum[:4]),
 		Stop:             ctx.Done(),
 		Fatal:            func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) },

@@ -72,10 +72,7 @@ type Collector struct {
 // Add counts an attempt at a record of an age. waited is the time since the attempt before it; known is
 // false if the row does not tell.
 func (c *Collector) Add(lane Lane, age time.Duration, succeeded bool, waited time.Duration, known bool) {
-	if c.bands == nil {
-		c.bands = make([]Counts, len(Edges)+1)
-		c.unknown = make([]bool, len(Edges)+1)
-	}
+	c.makeBands()
 	i := bandOf(age)
 	t := &c.bands[i].Lanes[lane]
 	t.Tried++
@@ -86,6 +83,14 @@ func (c *Collector) Add(lane Lane, age time.Duration, succeeded bool, waited tim
 		c.bands[i].Waited += waited.Seconds()
 		c.bands[i].Aged += age.Seconds()
 		c.unknown[i] = c.unknown[i] || !known
+	}
+}
+
+// makeBands makes the bands before the first attempt.
+func (c *Collector) makeBands() {
+	if c.bands == nil {
+		c.bands = make([]Counts, len(Edges)+1)
+		c.unknown = make([]bool, len(Edges)+1)
 	}
 }
 

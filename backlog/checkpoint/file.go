@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -193,7 +194,7 @@ func (f *File) Change(change func(*State)) error {
 	}
 	err = os.MkdirAll(filepath.Dir(f.Path), 0o755)
 	if err == nil {
-		err = replace(f.Path, append(after, '\n'))
+		err = replace(f.Path, bytes.NewReader(append(after, '\n')))
 	}
 	f.broken = err != nil
 	return f.firstFailure(err, "the state cannot be kept, a restart will not know what was missed")
@@ -202,7 +203,7 @@ func (f *File) Change(change func(*State)) error {
 // replace replaces the file at the path, as a whole or not at all. It also syncs the folder, without
 // which a power loss could bring the old file back. An error of that is ignored: some file systems
 // cannot sync a folder.
-func replace(path string, content []byte) error {
+func replace(path string, content io.Reader) error {
 	permissions := renameio.WithExistingPermissions()
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // its owner must stay able to read it
 		permissions = renameio.WithStaticPermissions(info.Mode().Perm() | 0o600)
@@ -212,7 +213,7 @@ func replace(path string, content []byte) error {
 		return err
 	}
 	defer file.Cleanup()
-	if _, err := file.Write(content); err != nil {
+	if _, err := io.Copy(file, content); err != nil {
 		return err
 	}
 	if err := file.CloseAtomicallyReplace(); err != nil {

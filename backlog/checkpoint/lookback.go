@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/tiers"
@@ -148,10 +150,12 @@ func (f *File) RunPass(
 }
 
 const (
-	// maxBytes is the size at which the file of passes is cut to its newest keptBytes.
-	maxBytes  = 2 << 20
-	keptBytes = 1 << 20
-	// maxPasses bounds how many passes are read.
+	// maxBytes is the size at which the passes before the newest keptBytes are folded into a line a day.
+	// keptBytes are 90 days of 300 passes.
+	maxBytes  = 32 << 20
+	keptBytes = 24 << 20
+	// readBytes and maxPasses bound how much of the file is read for people.
+	readBytes = 2 << 20
 	maxPasses = 1000
 	// maxCauses bounds how many causes are written for a pass.
 	maxCauses = 20
@@ -176,8 +180,8 @@ func (f *File) AddPass(p watch.Pass) error {
 }
 
 // addLine appends a line to a file. If a kill has cut the last line short, the new one still starts on
-// a line of its own. A file that is too large, not regular, or belongs to another account is replaced by its
-// newest lines and the new one; if it cannot be read, lost says that its lines are lost.
+// a line of its own. A file that is too large is replaced by one whose older passes are folded. One that is not
+// regular, or belongs to another account, is replaced, too; if it cannot be read, lost says that its lines are lost.
 func addLine(path string, line []byte) (lost, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -191,44 +195,97 @@ func addLine(path string, line []byte) (lost, err error) {
 		info, statErr = os.Lstat(path) // of a dangling symbolic link
 	}
 	if statErr == nil && (errors.Is(err, fs.ErrPermission) || !info.Mode().IsRegular() || info.Size() >= maxBytes) {
-		kept, err := newestLines(path, keptBytes)
-		if err != nil {
-			lost = fmt.Errorf("%s was replaced, and what it told of earlier passes is lost: it could not be read: %w", path, err)
-		}
-		if err := replace(path, append(kept, line...)); err != nil {
-			return nil, err
-		}
-		return lost, nil
+		return addFolded(path, line)
 	}
 	if err != nil {
 		return nil, err
 	}
-	last := []byte{'\n'}
 	end, _ := file.Seek(0, io.SeekEnd)
-	file.ReadAt(last, end-1) // fails for an empty file
-	if last[0] != '\n' {
-		line = append([]byte{'\n'}, line...)
-	}
-	_, err = file.Write(line)
+	_, err = file.Write(append(missingNewline(file, end), line...))
 	return nil, err
 }
 
-// newestLines returns the whole lines among the last size bytes of a regular file. Other files are an error,
-// because reading a FIFO could block.
+// missingNewline returns the newline that a file of the size lacks at its end.
+func missingNewline(file io.ReaderAt, size int64) []byte {
+	last := []byte{'\n'}
+	file.ReadAt(last, size-1) // fails for an empty file
+	if last[0] == '\n' {
+		return nil
+	}
+	return []byte{'\n'}
+}
+
+// addFolded replaces a file by its newest lines and the new one, after what [advise.FoldDays] makes of its older
+// lines.
+func addFolded(path string, line []byte) (lost, err error) {
+	file, size, err := openRegular(path)
+	if err != nil {
+		if failed := replace(path, bytes.NewReader(line)); failed != nil {
+			return nil, failed
+		}
+		return fmt.Errorf("%s was replaced, and what it told of earlier passes is lost: it could not be read: %w", path, err), nil
+	}
+	defer file.Close()
+	older, err := olderSize(file, size)
+	if err != nil {
+		return nil, err
+	}
+	folded, err := advise.FoldDays(io.NewSectionReader(file, 0, older))
+	if err != nil {
+		return nil, err
+	}
+	return nil, replace(path, io.MultiReader(
+		bytes.NewReader(folded),
+		io.NewSectionReader(file, older, size-older),
+		bytes.NewReader(append(missingNewline(file, size), line...)),
+	))
+}
+
+// olderSize returns the size of the lines before the newest keptBytes of a file.
+func olderSize(file io.ReaderAt, size int64) (int64, error) {
+	if size <= keptBytes {
+		return 0, nil
+	}
+	r := bufio.NewReader(io.NewSectionReader(file, size-keptBytes, keptBytes))
+	older := size - keptBytes
+	for {
+		b, err := r.ReadSlice('\n')
+		older += int64(len(b))
+		switch {
+		case err == nil || err == io.EOF:
+			return older, nil
+		case err != bufio.ErrBufferFull:
+			return 0, err
+		}
+	}
+}
+
+// openRegular opens a regular file and returns its size. Other files are an error, because reading a FIFO could
+// block.
+func openRegular(path string) (file *os.File, size int64, err error) {
+	file, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
+
+// newestLines returns the whole lines among the last size bytes of a regular file.
 func newestLines(path string, size int64) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, whole, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	from := max(0, info.Size()-size)
+	from := max(0, whole-size)
 	b, err := io.ReadAll(io.NewSectionReader(file, from, size))
 	if from > 0 {
 		_, b, _ = bytes.Cut(b, []byte{'\n'})
@@ -241,7 +298,7 @@ func (f *File) Passes() (list []watch.Pass, err error) {
 	if f.Path == "" {
 		return nil, nil
 	}
-	b, err := newestLines(f.passesPath(), 2*maxBytes)
+	b, err := newestLines(f.passesPath(), readBytes)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}

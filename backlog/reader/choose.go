@@ -104,7 +104,7 @@ func (v *View) checkSelection(s Selection, p inspect.Purpose) error {
 	case s.Limit < 0:
 		return invalid("limit", "must not be negative")
 	case s.State != "" && !slices.Contains(states, s.State):
-		return invalid("state", "%q is none of %s", s.State, strings.Join(states, ", "))
+		return invalid("state", "%q is none of %s, which are not the statuses of the table", s.State, strings.Join(states, ", "))
 	case v.Table.OneLane() && (s.State == "failed" || s.State == "exhausted"):
 		return invalid("state", "in this table failed records are not told from fresh ones, which statuses.error does")
 	case s.State == "dead" && !v.Table.HasDead():

@@ -50,7 +50,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		},
 		{
 			url:  "sqlite:" + filepath.Join(dir, "no.db"),
-			want: "the database file DIR/no.db does not exist; name another; `backlog init --create-table` creates it",
+			want: "the database file DIR/no.db does not exist; start in its folder, name another file, or create it by `backlog init --create-table`",
 		},
 		{url: "sqlite:" + dir, want: "DIR is a directory, not a database file; name the file in it"},
 		{url: "sqlite:" + text, want: "the file DIR/notes.txt is not an SQLite database; name another"},

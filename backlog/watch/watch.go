@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/causes"
 	"backlog/backlog/inspect"
 )
@@ -29,6 +30,9 @@ type Pass struct {
 	Missed  int      `json:"missed,omitempty"`  // ticks that it makes up for
 	Causes  []Cause  `json:"causes"`
 	Error   string   `json:"error,omitempty"` // with which it ended
+
+	Table string           `json:"table,omitempty"` // as the state folder names it
+	Ages  []advise.AgeBand `json:"ages,omitzero"`   // the attempts by the age of their records
 
 	handlerError bool // the error is the handler's, not the store's
 }
@@ -156,6 +160,67 @@ type pass struct {
 	missed      int
 	freshFailed bool // a record failed at its first attempt
 	succeeded   bool // a record succeeded
+
+	ages    advise.Collector
+	skipped map[string]bool // the IDs of attempts that ages does not count because of a conflict
+}
+
+// countAge counts an attempt by the age of its record when the pass started.
+func (x *pass) countAge(ev backlog.Event) {
+	if a, ok := x.agedAttempt(ev); ok {
+		x.ages.Add(a.lane, a.age, a.succeeded, a.waited, a.waitKnown)
+	} else if ev.Outcome == backlog.Skipped && errors.Is(ev.Err, backlog.ErrConflict) { // the event of the conflict follows
+		if x.skipped == nil {
+			x.skipped = make(map[string]bool)
+		}
+		x.skipped[ev.Record.AttemptID] = true
+	}
+}
+
+// dropAge takes back an attempt whose outcome was not written. The event may also be about a record that was
+// not attempted, since its trial or its death failed.
+func (x *pass) dropAge(ev backlog.Event) {
+	id := ev.Record.AttemptID
+	if id == "" || ev.Record.Reason != "" || x.skipped[id] {
+		delete(x.skipped, id)
+		return
+	}
+	if a, ok := x.agedAttempt(ev); ok {
+		x.ages.Drop(a.lane, a.age, a.succeeded, a.waited)
+	}
+}
+
+// An agedAttempt is an attempt as the ages of a pass count it.
+type agedAttempt struct {
+	lane      advise.Lane
+	age       time.Duration
+	succeeded bool
+	waited    time.Duration // since the attempt before
+	waitKnown bool
+}
+
+// agedAttempt returns the attempt of the event. It returns false if the age is not known, or if the attempt
+// says nothing about whether the record is broken.
+func (x *pass) agedAttempt(ev backlog.Event) (agedAttempt, bool) {
+	r := ev.Record
+	tellsState := ev.Outcome == backlog.Succeeded || ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected
+	if x.begun == nil || r.Inserted.IsZero() || !tellsState {
+		return agedAttempt{}, false
+	}
+	started := x.begun.Report.Started
+	a := agedAttempt{
+		lane:      advise.Fresh,
+		age:       max(0, started.Sub(r.Inserted)),
+		succeeded: ev.Outcome == backlog.Succeeded,
+	}
+	if r.Lane == backlog.Failed {
+		a.lane = advise.Failed
+	}
+	if m := r.Memory; m != nil && !m.LastFailure.IsZero() {
+		a.waited = max(0, started.Sub(m.LastFailure))
+		a.waitKnown = true
+	}
+	return a, true
 }
 
 // Outage returns a copy of the present outage, nil without one.
@@ -269,6 +334,8 @@ func (p *Picture) Observe(ev backlog.Event) (Change, Outage) {
 		p.tierPass(ev.Tier).Add(folded, text, ev.Record.Key)
 	case backlog.AttemptEnded:
 		return p.attemptEnded(ev, folded, text)
+	case backlog.Conflicted, backlog.Refused, backlog.Unwritten:
+		p.tierPass(ev.Tier).dropAge(ev)
 	case backlog.StoreUnavailable:
 		p.unavailable = &Trouble{
 			Since:     inspect.Stamp(ev.At),
@@ -289,6 +356,7 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 		x.Add(folded, text, ev.Record.Key)
 		x.freshFailed = x.freshFailed || ev.Record.Lane == backlog.Fresh
 	}
+	x.countAge(ev)
 	p.addAttempt(ev, folded, text)
 	if ev.Outcome != backlog.Succeeded {
 		return Unchanged, Outage{}
@@ -316,6 +384,7 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 		ended.Error = inspect.Elide(ev.Err.Error(), maxError)
 		ended.handlerError = backlog.IsHandlerFault(ev.Err)
 	}
+	ended.Ages = x.ages.Ages()
 	x.begun = nil
 	x.ended = &ended
 	p.history.passes = newest(append(p.history.passes, ended), maxPasses)

@@ -215,12 +215,32 @@ func checkStatuses(l *inspect.Findings, m mapping.Mapping, c inspect.Counts) (le
 			others = append(others, text)
 		}
 	}
+	warnOfDefaults(l, m, c, others)
 	for _, text := range m.StatusTexts(m.New) {
 		if near := mapping.Near(text, others); near != "" && c.ByStatus[text] == 0 {
 			l.AddWarning("statuses", "write under statuses: what the table has", "statuses.new: no row has %s; the table has %s: is that meant?", inspect.Shown(text), countedList([]string{near}, c.ByStatus))
 		}
 	}
 	return db.Prefixed("; left alone: ", countedList(others, c.ByStatus))
+}
+
+// warnOfDefaults warns about a status that the configuration leaves out and no row has, if the configuration has
+// words of its own for others and the table has statuses that it does not name: one of these may be meant.
+func warnOfDefaults(l *inspect.Findings, m mapping.Mapping, c inspect.Counts, others []string) {
+	if !m.New.Explicit || len(others) == 0 {
+		return
+	}
+	for _, s := range []struct {
+		setting string
+		state   mapping.State
+	}{{"error", m.Error}, {"success", m.Success}} {
+		texts := m.StatusTexts(s.state)
+		if s.state.Explicit || len(texts) == 0 || c.ByStatus[texts[0]] > 0 {
+			continue
+		}
+		l.AddWarning("statuses", "write statuses."+s.setting, "statuses.%s is not set, so that passes write %s, which no row has; the table has %s: is one of these meant?",
+			s.setting, inspect.Shown(texts[0]), countedList(others, c.ByStatus))
+	}
 }
 
 // countedList returns the first few of the statuses, with their counts.

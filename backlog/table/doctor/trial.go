@@ -65,9 +65,9 @@ func CheckTrial(ctx context.Context, l *inspect.Findings, x Trial, leftAlone str
 		shown := inspect.Shown(s.state)
 		if s.accepted != "" && s.uncertain == nil {
 			headline = takes
-			detail += fmt.Sprintf("\n%s: tried on row %s and rolled back", shown, s.accepted)
+			detail += fmt.Sprintf("\nfrom %s: tried on row %s and rolled back", shown, s.accepted)
 		} else if s.untried != "" {
-			detail += fmt.Sprintf("\n%s: not tried: %s", shown, s.untried)
+			detail += fmt.Sprintf("\nfrom %s: not tried: %s", shown, s.untried)
 		}
 		refused = s.report(l, someTaken) || refused
 	}

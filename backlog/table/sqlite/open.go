@@ -143,7 +143,7 @@ func readable(path string) error {
 		if workingFolder, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
 			folder = " in " + workingFolder
 		}
-		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: mapping.DidYouMeanFile(path, "name another; `backlog init --create-table` creates it")}, Path: path}
+		return &db.MissingFile{Problem: db.Problem{What: "the database file " + path + " does not exist" + folder, Hint: mapping.DidYouMeanFile(path, "start in its folder, name another file, or create it by `backlog init --create-table`")}, Path: path}
 	case errors.Is(err, fs.ErrPermission):
 		return db.Deniedf("give this user the right to read it", "the database file %s cannot be read: permission denied", path)
 	case err != nil:
