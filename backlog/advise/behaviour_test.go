@@ -179,6 +179,24 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// The days that passes are folded into tell nearly the same.
+func TestFolded(t *testing.T) {
+	w := newWorld(exponentialOf2h, 0.05, 6)
+	w.delay = func(failures int) float64 { return min(5*minute*math.Pow(2, float64(failures-1)), 12*hour) }
+	folded, err := advise.FoldDays(bytes.NewReader(lines(w.play())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := advise.Read(bytes.NewReader(folded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := advise.Fit(h)
+	if v := w.judge(m); v.worst > 0.05 || v.forGood > 0.02 || m.Passes != w.days+1 {
+		t.Errorf("%v, %d days", v, m.Passes)
+	}
+}
+
 // Where rows tell how long they waited, that is believed: here it is what passes would tell.
 func TestWaited(t *testing.T) {
 	w := newWorld(exponentialOf2h, 0.05, 6)
@@ -218,21 +236,27 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// agesOf returns what passes write of some counts, without waits.
+// agesOf returns what passes write of some counts.
 func agesOf(bands []advise.Counts) []advise.AgeBand {
-	var c advise.Collector
+	list := []advise.AgeBand{}
 	for _, n := range bands {
-		age := 500 * 24 * time.Hour
+		var line advise.AgeBand
 		if n.Band < len(advise.Edges) {
-			age = advise.Edges[n.Band]
+			line.UpTo = new(advise.Edges[n.Band].Seconds())
 		}
-		for lane, t := range n.Lanes {
-			for i := range t.Tried {
-				c.Add(advise.Lane(lane), age, i < t.Succeeded, 0, false)
+		if t := n.Lanes[advise.Fresh]; t.Tried > 0 {
+			line.Fresh = []int{t.Tried, t.Succeeded}
+		}
+		if t := n.Lanes[advise.Failed]; t.Tried > 0 {
+			line.Failed = []int{t.Tried, t.Succeeded}
+			if n.Waited >= 0 {
+				line.Waited = &n.Waited
+				line.Aged = &n.Aged
 			}
 		}
+		list = append(list, line)
 	}
-	return c.Ages()
+	return list
 }
 
 // lines returns passes as a file has them.

@@ -22,7 +22,10 @@ func (l *learner) estimate(m *Model) {
 	if last < 0 {
 		return
 	}
-	m.Oldest = min(Edges[last], l.widest())
+	m.Oldest = Edges[last]
+	if widest := l.widest(); widest > 0 {
+		m.Oldest = min(m.Oldest, widest)
+	}
 	ages := slices.Clone(Edges[:last+1])
 	ages[last] = m.Oldest
 	points := make([][]float64, len(ages)) // what was drawn for each age
@@ -87,7 +90,7 @@ func (l *learner) exposed() []float64 {
 	return sums
 }
 
-// widest returns the largest age of a pass.
+// widest returns the largest age of a pass; 0: it is not known, since all passes are folded.
 func (l *learner) widest() (maxAge time.Duration) {
 	for _, p := range l.passes[l.since:] {
 		maxAge = max(maxAge, p.MaxAge)
