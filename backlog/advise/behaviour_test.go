@@ -308,3 +308,57 @@ func BenchmarkLearn(b *testing.B) {
 		advise.Fit(h)
 	}
 }
+
+// drawn returns passes that no schedule and no records explain.
+func drawn(r *rand.Rand) []advise.Pass {
+	var list []advise.Pass
+	at := worldStart
+	for range r.IntN(300) {
+		at = at.Add(time.Duration(r.ExpFloat64() * float64(10*time.Minute)))
+		p := advise.Pass{
+			Started:  at,
+			MaxAge:   time.Duration(math.Exp(20*r.Float64())) * time.Second,
+			Complete: r.IntN(10) > 0,
+			Folded:   r.IntN(50) == 0,
+			HasAges:  true,
+		}
+		for band := range len(advise.Edges) + 1 {
+			c := advise.Counts{Band: band, Waited: -1, Aged: -1}
+			for lane := range c.Lanes {
+				tried := r.IntN(1 << r.IntN(12))
+				c.Lanes[lane] = advise.Tally{Tried: tried, Succeeded: r.IntN(r.IntN(tried+1) + 1)}
+			}
+			if r.IntN(5) == 0 {
+				c.Waited = math.Exp(30 * r.Float64())
+				c.Aged = math.Exp(30 * r.Float64())
+			}
+			if r.IntN(3) > 0 {
+				p.Bands = append(p.Bands, c)
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// Whatever a file says, shares are shares, and S falls.
+func TestDrawnPasses(t *testing.T) {
+	for seed := range uint64(8) {
+		m := advise.Fit(&advise.History{Passes: drawn(rand.New(rand.NewPCG(seed, 0)))})
+		estimates := []advise.Estimate{m.FirstFailures, m.BrokenForGood}
+		for i, p := range m.StillBroken {
+			estimates = append(estimates, p.Share)
+			if i > 0 && p.Share.Value > m.StillBroken[i-1].Share.Value {
+				t.Errorf("seed %d: %v are still broken at %v", seed, p.Share.Value, p.Age)
+			}
+		}
+		for _, e := range estimates {
+			if !(0 <= e.Low && e.Low <= e.Value && e.Value <= e.High && e.High <= 1) {
+				t.Errorf("seed %d: %+v", seed, e)
+			}
+		}
+		if h := m.Hazard(time.Hour); !(h >= 0) || math.IsInf(h, 0) {
+			t.Errorf("seed %d: a hazard of %v", seed, h)
+		}
+	}
+}
