@@ -64,6 +64,9 @@ platforms: ## build the program for every platform that docs/platforms.md names
 bench: ## measure, as ratios to bare loops in the same run (SHORT=1: once, on few rows)
 	$(if $(SHORT),$(STATIC)) ./testdata/bench.sh '$(GO)' '$(HAVE_CGO)' $(SHORT)
 
+growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
+	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
+
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
@@ -73,4 +76,4 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
-.PHONY: help build build-cgo package demo test services lint platforms bench fuzz torture hostile
+.PHONY: help build build-cgo package demo test services lint platforms bench growth fuzz torture hostile
