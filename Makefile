@@ -69,6 +69,9 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 	cd testdata/peers && $(STATIC) $(GO) vet .
 	cd testdata/peers && $(STATIC) $(GO) run -ldflags '-X main.ourVersion=$(VERSION)' . -n $(or $(N),300000) -runs $(or $(RUNS),3) -run '$(RUN)'
 
+growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
+	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
+
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
@@ -78,4 +81,4 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers fuzz torture hostile
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile

@@ -271,7 +271,7 @@ func inMemoryWith(p *backlog.Policy) func() simulate.Table {
 }
 
 func (m inMemory) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: r.Memory}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: *cmp.Or(r.Memory, new(backlog.Memory))}
 	if r.Failed {
 		row.Status = "ERROR"
 	}
