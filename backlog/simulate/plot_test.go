@@ -141,6 +141,43 @@ func TestPlotLastBucket(t *testing.T) {
 	}
 }
 
+// The axis ends at the greatest value, or at the next line above it if that has none.
+func TestPlotScale(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	const lower, upper = 354, 74 // edges of the panel
+	for most, want := range map[int]int{0: lower, 1: upper, 8: upper, 9: lower - (lower-upper)*9/10, 10: upper} {
+		w := &simulate.Workload{From: from, To: from.Add(time.Hour)}
+		r := &simulate.Report{Series: []simulate.Bucket{{At: from, Attempts: most}}}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {
+			t.Fatal(err)
+		}
+		if calls, _ := linesOf(b.String()); calls[0].Y != want {
+			t.Errorf("%d calls are drawn at %v, want a y of %d", most, calls[0], want)
+		}
+	}
+}
+
+// A unit goes on up to four of the next one.
+func TestPlotUnits(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for length, want := range map[time.Duration]string{
+		4 * time.Hour: "minutes since", 4*time.Hour + time.Minute: "hours since", 4 * day: "hours since", 4*day + time.Hour: "days since",
+	} {
+		w := &simulate.Workload{From: from, To: from.Add(length)}
+		r := &simulate.Report{Series: []simulate.Bucket{{At: from}, {At: from.Add(length / 2)}}}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{want, "calls per " + tiers.FormatDuration(length/2)} {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("%v: no %q in the picture", length, text)
+			}
+		}
+	}
+}
+
 // linesOf returns the points of the two curves of a picture with one.
 func linesOf(svg string) (calls, pending []image.Point) {
 	var lines [][]image.Point
