@@ -121,10 +121,11 @@ func TestPlotLastBucket(t *testing.T) {
 	for _, c := range []struct {
 		length time.Duration
 		lowest int // of the lines' ends: y of the calls
-	}{{4 * time.Hour, 284}, {3*time.Hour + 15*time.Minute, 74}} {
+		calls  []int
+	}{{4 * time.Hour, 284, []int{4, 4, 4, 1}}, {3*time.Hour + 15*time.Minute, 74, []int{4, 4, 4, 1}}, {time.Hour + 15*time.Minute, 74, []int{4, 1}}} {
 		w := &simulate.Workload{From: from, To: from.Add(c.length)}
 		r := new(simulate.Report)
-		for i, n := range []int{4, 4, 4, 1} {
+		for i, n := range c.calls {
 			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, MaxPending: 4})
 		}
 		var b bytes.Buffer
@@ -154,6 +155,25 @@ func TestPlotScale(t *testing.T) {
 		}
 		if calls, _ := linesOf(b.String()); calls[0].Y != want {
 			t.Errorf("%d calls are drawn at %v, want a y of %d", most, calls[0], want)
+		}
+	}
+}
+
+// An axis has as many lines as fit, by the steps given or by round numbers.
+func TestAxisTicks(t *testing.T) {
+	for _, c := range []struct {
+		greatest, most int
+		steps          []int
+		want           string
+	}{
+		{8, 8, nil, "[0 1 2 3 4 5 6 7 8]"},
+		{9, 8, nil, "[0 2 4 6 8]"},
+		{8, 8, []int{1, 3}, "[0 1 2 3 4 5 6 7 8]"},
+		{9, 8, []int{1, 3}, "[0 3 6 9]"},
+		{40, 8, []int{1, 3}, "[0 5 10 15 20 25 30 35 40]"}, // no step is wide enough
+	} {
+		if got := fmt.Sprint(simulate.AxisTicks(c.greatest, c.most, c.steps)); got != c.want {
+			t.Errorf("%d by at most %d of %v: %s, want %s", c.greatest, c.most, c.steps, got, c.want)
 		}
 	}
 }
