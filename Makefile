@@ -69,6 +69,9 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 	cd testdata/peers && $(STATIC) $(GO) vet .
 	cd testdata/peers && $(STATIC) $(GO) run -ldflags '-X main.ourVersion=$(VERSION)' . -n $(or $(N),300000) -runs $(or $(RUNS),3) -run '$(RUN)'
 
+growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
+	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
+
 fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
 	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
@@ -81,4 +84,4 @@ hostile: ## draw tables that refuse some of their rows, and what happens to them
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers fuzz torture hostile truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile truth

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -325,7 +326,7 @@ func (t simulatedTable) Add(place int, r *simulate.Record) error {
 		Inserted: r.Inserted,
 		Eligible: r.Eligible,
 		Expires:  r.Expires,
-		Memory:   r.Memory,
+		Memory:   *cmp.Or(r.Memory, new(backlog.Memory)),
 	}
 	if r.Failed {
 		row.Status = "ERROR"

@@ -63,6 +63,17 @@ func TestDeclare(t *testing.T) {
 	open(t, as("all"), "inequivalent arg 'x-max-priority'")
 }
 
+// What is asked for is declared even where passes may declare nothing.
+func TestDeclareAll(t *testing.T) {
+	t.Parallel()
+	s, b := newBroker(t)
+	s.Declare = "never"
+	c := NewInspector(*s)
+	defer c.Close()
+	b.check(c.DeclareAll(t.Context()))
+	open(t, s)
+}
+
 // Maxretry's queue is used as it is, also when something of ours has to be declared again.
 func TestReturned(t *testing.T) {
 	t.Parallel()
@@ -98,8 +109,8 @@ func TestReturnedForGood(t *testing.T) {
 	s.Sneakers.Multiplier = 1000
 	open(t, s)
 	s.Declare = "never"
-	c := source(t, s)
 	b.check(b.QueueUnbind(s.Queue+"-backoff-60", "", s.Queue+"-backoff", amqp.Table{"backoff": int64(60)}))
+	c := source(t, s)
 	stop, seen := serve(t, c, fails)
 	b.send(amqp.Publishing{})
 	testkit.Eventually(t, "the log says why", func() bool {
@@ -175,6 +186,10 @@ func TestInspect(t *testing.T) {
 	}
 	if !strings.Contains(warnings, "exchange Q-main: ") || !strings.Contains(warnings, "queue Q: ") || strings.Count(warnings, "\n") != 2 {
 		t.Error(warnings)
+	}
+	s.Declare = "all" // with which all must be as declared
+	if problems, warnings := look(); strings.Count(problems, "\n") != 3 || warnings != "" {
+		t.Errorf("%s / %s", problems, warnings)
 	}
 }
 

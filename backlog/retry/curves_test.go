@@ -82,6 +82,8 @@ var curves = []series{
 	row("sneakers", map[string]any{"base": 45 * time.Second}, time.Second, 5, 240, 480, 960, 1920, 3840),
 	row("sneakers", map[string]any{"base": time.Duration(math.MaxInt64)}, backlog.MaxWait, 5, 1, 1),
 	row("list", map[string]any{"intervals": []time.Duration{math.MaxInt64}}, backlog.MaxWait, 1, 1),
+	row("list", map[string]any{"intervals": make([]time.Duration, 100)}, time.Second, 100, 0), // the most there may be
+	row("arctan", map[string]any{"max": time.Duration(math.MaxInt64)}, backlog.MaxWait, -1, 0.04, 0.31, 0.68),
 	row("none", nil, time.Second, 0, 0),
 	row("linear", nil, time.Second, 3, 35, 35, 35),
 	row("linear", map[string]any{"interval": time.Hour, "max_retries": 0, "max_delay": time.Minute}, time.Minute, 0, 1),

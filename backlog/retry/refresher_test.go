@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
 	"backlog/backlog/retry"
+	"backlog/internal/testkit"
+	"backlog/tiers"
 )
 
 // at returns a time of Monday, 5 January 2026, or of a day given, in UTC.
@@ -260,6 +263,69 @@ func TestRefreshRefuses(t *testing.T) {
 		c.change(s)
 		if _, err := retry.Policy(s); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v; want %s", err, c.want)
+		}
+	}
+}
+
+// A start after a number below 0 is the first attempt.
+func TestStartOfANumberBelow0(t *testing.T) {
+	p := refreshed(t, func(s *retry.Refresh) { s.Every, s.Timeout = h, m })
+	got, err := p.Start(backlog.Memory{AttemptNo: -3}, at("08:00"), "a")
+	if err != nil || got.AttemptNo != 1 {
+		t.Errorf("got attempt %d, %v; want 1", got.AttemptNo, err)
+	}
+}
+
+// The table must have the columns without which nothing is planned, and the others if they are needed.
+func TestRefreshColumns(t *testing.T) {
+	for _, c := range []struct {
+		giveUpAfter time.Duration
+		want        []string
+	}{
+		{0, []string{"refresh_at", "attempt_no"}},
+		{h, []string{"refresh_at", "attempt_no", "failing_since"}},
+	} {
+		s := retry.New("refresh").(*retry.Refresh)
+		s.GiveUpAfter = c.giveUpAfter
+		var got []string
+		for _, name := range s.PolicyColumns().Refresh {
+			if name[0] != "" {
+				got = append(got, name[0])
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("give_up_after %v: the table must have %q, want %q", c.giveUpAfter, got, c.want)
+		}
+	}
+}
+
+// Settings that have no effect under ticks every five minutes.
+func TestCheckSchedule(t *testing.T) {
+	ticks := testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: 5 * m})
+	const (
+		late  = "timeout is 1h and occurrences are 1h apart"
+		short = "the interval 4m is shorter than the 5m from one look to the next"
+	)
+	for name, c := range map[string]struct {
+		change func(*retry.Refresh)
+		want   string // "": all is well
+	}{
+		"well":                             {func(s *retry.Refresh) {}, ""},
+		"a timeout as long as the gap":     {func(s *retry.Refresh) { s.Timeout = h }, late},
+		"the same, not aligned":            {func(s *retry.Refresh) { s.Timeout, s.Align = h, false }, ""},
+		"a timeout, and nothing recurs":    {func(s *retry.Refresh) { s.Every, s.Schedule = 0, "none" }, ""},
+		"at once":                          {func(s *retry.Refresh) { s.Intervals = []time.Duration{0} }, ""},
+		"an interval as long as the ticks": {func(s *retry.Refresh) { s.Intervals = []time.Duration{5 * m} }, ""},
+		"the first interval is shorter":    {func(s *retry.Refresh) { s.Intervals = []time.Duration{4 * m, h} }, short},
+	} {
+		var got inspect.Findings
+		p := refreshed(t, func(s *retry.Refresh) {
+			s.Every, s.Timeout, s.Intervals = h, h-m, []time.Duration{h}
+			c.change(s)
+		})
+		p.CheckSchedule(&got, ticks, at("08:00"))
+		if len(got) != 1 || got[0].Warning != (c.want != "") || !strings.HasPrefix(got[0].Detail, c.want) {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
 		}
 	}
 }

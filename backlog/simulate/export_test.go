@@ -14,6 +14,7 @@ var (
 	Sparkline   = sparkline
 	BucketWidth = bucketWidth
 	StyleOf     = styleOf
+	AxisTicks   = axisTicks
 )
 
 // SetCallTime has every call take a time of its own.

@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -31,7 +32,7 @@ func (p *pending) reached(at time.Time, start, widest tiers.Tier) bool {
 func naive(w *simulate.Workload, o simulate.Options) *simulate.Report {
 	var list []*pending
 	for _, d := range w.Drawn() {
-		list = append(list, &pending{Record: d, state: d.Memory})
+		list = append(list, &pending{Record: d, state: *cmp.Or(d.Memory, new(backlog.Memory))})
 	}
 	rule := o.Policy.Rule()
 	r := &simulate.Report{Records: len(list), Series: make([]simulate.Bucket, int((w.To.Sub(w.From)+o.Bucket-1)/o.Bucket))}
@@ -147,7 +148,7 @@ func TestRunOfRecordsIsTheNaiveWalk(t *testing.T) {
 					r.Expires = near(5 * time.Hour)
 				}
 				if i%2 == 0 {
-					r.Failed, r.Memory = true, backlog.Memory{Failures: i % 5, LastFailure: near(time.Hour)}
+					r.Failed, r.Memory = true, &backlog.Memory{Failures: i % 5, LastFailure: near(time.Hour)}
 				}
 				w.Records = append(w.Records, r)
 			}

@@ -121,10 +121,11 @@ func TestPlotLastBucket(t *testing.T) {
 	for _, c := range []struct {
 		length time.Duration
 		lowest int // of the lines' ends: y of the calls
-	}{{4 * time.Hour, 284}, {3*time.Hour + 15*time.Minute, 74}} {
+		calls  []int
+	}{{4 * time.Hour, 284, []int{4, 4, 4, 1}}, {3*time.Hour + 15*time.Minute, 74, []int{4, 4, 4, 1}}, {time.Hour + 15*time.Minute, 74, []int{4, 1}}} {
 		w := &simulate.Workload{From: from, To: from.Add(c.length)}
 		r := new(simulate.Report)
-		for i, n := range []int{4, 4, 4, 1} {
+		for i, n := range c.calls {
 			r.Series = append(r.Series, simulate.Bucket{At: from.Add(time.Duration(i) * time.Hour), Attempts: n, MaxPending: 4})
 		}
 		var b bytes.Buffer
@@ -137,6 +138,62 @@ func TestPlotLastBucket(t *testing.T) {
 		}
 		if want := image.Pt(1170, 454); pending[len(pending)-1] != want {
 			t.Errorf("%v: what is pending ends at %v, want %v", c.length, pending, want)
+		}
+	}
+}
+
+// The axis ends at the greatest value, or at the next line above it if that has none.
+func TestPlotScale(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	const lower, upper = 354, 74 // edges of the panel
+	for most, want := range map[int]int{0: lower, 1: upper, 8: upper, 9: lower - (lower-upper)*9/10, 10: upper} {
+		w := &simulate.Workload{From: from, To: from.Add(time.Hour)}
+		r := &simulate.Report{Series: []simulate.Bucket{{At: from, Attempts: most}}}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {
+			t.Fatal(err)
+		}
+		if calls, _ := linesOf(b.String()); calls[0].Y != want {
+			t.Errorf("%d calls are drawn at %v, want a y of %d", most, calls[0], want)
+		}
+	}
+}
+
+// An axis has as many lines as fit, by the steps given or by round numbers.
+func TestAxisTicks(t *testing.T) {
+	for _, c := range []struct {
+		greatest, most int
+		steps          []int
+		want           string
+	}{
+		{8, 8, nil, "[0 1 2 3 4 5 6 7 8]"},
+		{9, 8, nil, "[0 2 4 6 8]"},
+		{8, 8, []int{1, 3}, "[0 1 2 3 4 5 6 7 8]"},
+		{9, 8, []int{1, 3}, "[0 3 6 9]"},
+		{40, 8, []int{1, 3}, "[0 5 10 15 20 25 30 35 40]"}, // no step is wide enough
+	} {
+		if got := fmt.Sprint(simulate.AxisTicks(c.greatest, c.most, c.steps)); got != c.want {
+			t.Errorf("%d by at most %d of %v: %s, want %s", c.greatest, c.most, c.steps, got, c.want)
+		}
+	}
+}
+
+// A unit goes on up to four of the next one.
+func TestPlotUnits(t *testing.T) {
+	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for length, want := range map[time.Duration]string{
+		4 * time.Hour: "minutes since", 4*time.Hour + time.Minute: "hours since", 4 * day: "hours since", 4*day + time.Hour: "days since",
+	} {
+		w := &simulate.Workload{From: from, To: from.Add(length)}
+		r := &simulate.Report{Series: []simulate.Bucket{{At: from}, {At: from.Add(length / 2)}}}
+		var b bytes.Buffer
+		if err := simulate.Plot(&b, "svg", w, []simulate.Result{{Name: "p", Report: r}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{want, "calls per " + tiers.FormatDuration(length/2)} {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("%v: no %q in the picture", length, text)
+			}
 		}
 	}
 }

@@ -226,7 +226,10 @@ func (r *run) tierAt(at time.Time) string {
 
 // simulateRecord simulates the attempts at the i-th record alone.
 func (r *run) simulateRecord(i int, rec *Record) {
-	memory := &rec.Memory
+	memory := rec.Memory
+	if memory == nil {
+		memory = new(backlog.Memory)
+	}
 	expiry := r.expiry(rec)
 	at := latest(rec.Inserted, r.workload.From)
 	if rec.Failed {

@@ -58,10 +58,11 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 		{From: bubble.Add(8*time.Hour + 100*time.Second), To: bubble.Add(8*time.Hour + 41*time.Minute)},
 		{From: bubble.Add(11 * time.Hour).Add(50 * time.Minute), To: bubble.Add(20 * time.Hour).Add(7 * time.Second)},
 	}
+	waiting := []simulate.Outage{{From: bubble.Add(90*time.Minute + 20*time.Second), To: bubble.Add(95 * time.Minute)}}
 	for _, c := range []struct {
 		name, policy string
 		settings     retry.Settings // nil: the defaults
-		tiers        int            // 0: all. With several handlers it would be chance which of two passes has the next
+		tiers        int            // 0: all. With several handlers or a rate it would be chance which of two passes has the next
 		simulate.Options
 	}{
 		{name: "progressive", policy: "progressive"},
@@ -80,8 +81,8 @@ func TestSimulationIsTheDaemon(t *testing.T) {
 		{name: "overlap aborted", policy: "progressive", Options: simulate.Options{CallTime: 47 * time.Second, AbortAfter: 4}},
 		{name: "overlap aborted exponential", policy: "exponential", settings: drawn, Options: simulate.Options{CallTime: 7 * time.Second, AbortAfter: 15}},
 		{name: "overlap capped by more", policy: "progressive", Options: simulate.Options{CallTime: 5 * time.Second, MaxRecords: 70}},
-		{name: "rate", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03}},
-		{name: "rate, stopped while a handler waits for it", policy: "progressive", Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03, Down: down}},
+		{name: "rate", policy: "progressive", tiers: 1, Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03}},
+		{name: "rate, stopped while a handler waits for it", policy: "progressive", tiers: 1, Options: simulate.Options{CallTime: 7 * time.Second, Rate: 0.03, Down: waiting}},
 		{name: "missed ticks", policy: "progressive", Options: simulate.Options{Down: down}},
 		{name: "missed ticks fibonacci", policy: "fibonacci", settings: fibonacci, Options: simulate.Options{Down: down}},
 		{name: "missed ticks exponential", policy: "exponential", settings: drawn, Options: simulate.Options{Down: down}},
@@ -271,7 +272,7 @@ func inMemoryWith(p *backlog.Policy) func() simulate.Table {
 }
 
 func (m inMemory) Add(place int, r *simulate.Record) error {
-	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: r.Memory}
+	row := memory.Row{Key: backlog.NewKey(int64(place)), Status: "NEW", Inserted: r.Inserted, Eligible: r.Eligible, Expires: r.Expires, Memory: *cmp.Or(r.Memory, new(backlog.Memory))}
 	if r.Failed {
 		row.Status = "ERROR"
 	}

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -39,19 +38,18 @@ type Workload struct {
 // An Outage is a time during which no attempt succeeds.
 type Outage struct{ From, To time.Time } // From <= t < To
 
-// A Record is a pending record of a workload.
+// A Record is a pending record of a workload. It is kept small, because a workload keeps millions of them.
 type Record struct {
 	Inserted time.Time // zero: it has no date, and Oldest decides
-	Oldest   bool      // without a date: only the widest tier takes it; else every tier does
-
 	Eligible time.Time // not tried before; zero: no limit
 	Expires  time.Time // not tried after; zero: no limit
 
-	Failed bool           // it has been tried and failed
-	Memory backlog.Memory // what its row remembers for the policy
+	Memory *backlog.Memory // what its row remembers for the policy; nil: nothing
+	Seed   uint64          // of its random numbers
 
-	Poison bool   // it never succeeds
-	Seed   uint64 // of its random numbers
+	Oldest bool // without a date: only the widest tier takes it; else every tier does
+	Failed bool // it has been tried and failed
+	Poison bool // it never succeeds
 }
 
 // records returns the workload's records in the order of insertion. It draws the records of a stream
@@ -103,7 +101,7 @@ func (w *Workload) ReadRows(read func(add func(inspect.Row)) error) error {
 			Eligible: r.Eligible,
 			Expires:  r.Expires,
 			Failed:   r.State == backlog.RowError,
-			Memory:   *cmp.Or(r.Memory, new(backlog.Memory)),
+			Memory:   r.Memory,
 			Poison:   w.Poison == 1,
 			Seed:     seedOf(w.Seed, r.Key),
 		})

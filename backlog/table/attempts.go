@@ -72,7 +72,7 @@ func (t *Table) CountAttempts(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.countBy(ctx, c.state())
+	return t.countBy(ctx, c.state(), "")
 }
 
 // Begin implements [backlog.Beginner].

@@ -246,11 +246,17 @@ func comparePasses(b *testing.B, n int, reset func(), bare, engine func() int) {
 // cpuTime is what this process has used of the processors.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
-	var u syscall.Rusage
+	u := usage(b)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// usage is what this process has used of the machine.
+func usage(b *testing.B) (u syscall.Rusage) {
+	b.Helper()
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return u
 }
 
 func median(list []float64) float64 {
@@ -259,10 +265,14 @@ func median(list []float64) float64 {
 }
 
 // BenchmarkPassMemory is the peak memory of a whole process that works off a
-// million rows. Limit: 64 MiB.
+// million rows. Limit: 64 MiB. With BENCH_PASS it works off the table in that file instead,
+// which testdata/growth.sh makes, in this process.
 func BenchmarkPassMemory(b *testing.B) {
 	if path := os.Getenv("BENCH_PASS"); path != "" {
-		enginePass(b, normally(path))
+		before := cpuTime(b)
+		n := enginePass(b, normally(path))
+		b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/1000/float64(n), "cpu-µs/record")
+		b.ReportMetric(float64(usage(b).Maxrss)/1024, "peak-MiB")
 		return
 	}
 	path := backlogTable(b, benchSize(1_000_000), "0")

@@ -3,11 +3,13 @@ package table
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"backlog/backlog/inspect"
 	"backlog/backlog/table/db"
 	"backlog/backlog/table/timeform"
+	"backlog/internal/lists"
 )
 
 // Count counts the rows at the time now, as [inspect.Counts] says. edges are the ages that
@@ -19,11 +21,7 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 			return c, err
 		}
 	}
-	status := t.text.AsStored(t.status)
-	if t.status == "" {
-		status = t.stateIndexExpr(t.stateLabel)
-	}
-	c.ByStatus, err = t.countBy(ctx, status)
+	c.ByStatus, err = t.countByStatus(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -47,20 +45,101 @@ func (t *Table) Count(ctx context.Context, now time.Time, edges []time.Duration)
 	return c, nil
 }
 
-// countBy counts the rows by the value of an expression, as text. NULL is "NULL".
-func (t *Table) countBy(ctx context.Context, expr string) (map[string]int, error) {
-	text, args := selectQuery{columns: []string{expr, "count(*)"}, from: t.name, where: allOf(t.where.cond), grouped: true}.sql()
+// countByStatus counts the rows by their status. If the database would sort all rows for that, it counts
+// each configured status by itself, by its index if there is one, and groups only the other rows.
+func (t *Table) countByStatus(ctx context.Context) (map[string]int, error) {
+	if t.status == "" {
+		return t.countBy(ctx, t.stateIndexExpr(t.stateLabel), "")
+	}
+	const most = 5 // counts of single statuses, each of which may read all rows
+	status := t.text.AsStored(t.status)
+	configured := t.statusConditions()
+	if !t.text.SortsGroups || len(configured) == 0 || len(configured) > most {
+		return t.countBy(ctx, status, "")
+	}
+	groups, err := db.QueryValues(ctx, t.db, t.countEach(status, configured), nil, 3)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int)
+	others := 0
+	for _, g := range groups {
+		name, n := t.groupOf(g)
+		isTotal, _ := db.AsCount(g[2])
+		if isTotal == 1 {
+			others += n
+			continue
+		}
+		if counts[name] > 0 && n > 0 { // two of the configured statuses are the same one to the database
+			return t.countBy(ctx, status, "")
+		}
+		if n > 0 {
+			others -= n
+			counts[name] = n
+		}
+	}
+	if others > 0 {
+		rest, err := t.countBy(ctx, status, "("+strings.Join(configured, " OR ")+") IS NOT TRUE")
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range rest {
+			counts[name] += n
+		}
+	}
+	return counts, nil
+}
+
+// statusConditions returns a condition for each status that the configuration names.
+func (t *layout) statusConditions() (list []string) {
+	column := t.catalog.Find(t.m.Status, true)
+	for _, state := range t.m.States() {
+		values, _ := t.m.OfStatus(*state.State)
+		for _, v := range values {
+			value, err := column.Convert(v)
+			if err == nil && value != nil { // NULL is equal to nothing
+				list = append(list, t.status+" = "+t.text.Literal(value))
+			}
+		}
+	}
+	return lists.Distinct(list)
+}
+
+// countEach returns a query for the number of rows that meet each of the conditions, with the expression of one
+// of them and 0, and for the number of all rows, with 1.
+func (t *layout) countEach(expr string, conds []string) string {
+	var texts []string
+	add := func(expr, isTotal, cond string) {
+		text, _ := selectQuery{columns: []string{expr, "count(*)", isTotal}, from: t.name, where: allOf(t.where.cond, cond)}.sql()
+		texts = append(texts, text)
+	}
+	for _, cond := range conds {
+		add(expr, "0", cond)
+	}
+	add("NULL", "1", "")
+	return strings.Join(texts, " UNION ALL ")
+}
+
+// countBy counts the rows that meet a condition by the value of an expression, as text. NULL is "NULL".
+func (t *Table) countBy(ctx context.Context, expr, cond string) (map[string]int, error) {
+	text, args := selectQuery{columns: []string{expr, "count(*)"}, from: t.name, where: allOf(t.where.cond, cond), grouped: true}.sql()
 	groups, err := db.QueryValues(ctx, t.db, text, args, 2)
 	counts := make(map[string]int)
 	for _, g := range groups {
-		name := "NULL"
-		if g[0] != nil {
-			name = db.AsText(t.database.Value(nil, g[0]))
-		}
-		n, _ := db.AsCount(t.database.Value(nil, g[1]))
+		name, n := t.groupOf(g)
 		counts[name] += n
 	}
 	return counts, err
+}
+
+// groupOf returns the name of a group of rows, which is its first value, and their number, its second value.
+func (t *Table) groupOf(g []any) (name string, n int) {
+	name = "NULL"
+	if g[0] != nil {
+		name = db.AsText(t.database.Value(nil, g[0]))
+	}
+	n, _ = db.AsCount(t.database.Value(nil, g[1]))
+	return name, n
 }
 
 // bandExpr returns an SQL expression for the age band of a row: an index of edges, len(edges) for

@@ -142,7 +142,15 @@ func TestListOfCauses(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		tab := listTable(t, d)
 		causes := make(map[string]int)
+		weekAgo := noon.Add(-7 * day)
+		oldFailed, oldLocked := 0, 0
 		for _, row := range listed(t, tab, table.Filter{State: "failed"}, 1000) {
+			if isOld := !row.Inserted.IsZero() && row.Inserted.Before(weekAgo); isOld {
+				oldFailed++
+				if row.LastError != nil && strings.HasSuffix(*row.LastError, "is locked") {
+					oldLocked++
+				}
+			}
 			if row.Attempts == nil || *row.Attempts != row.Memory.Failures {
 				t.Errorf("%v: attempts are %v", row.Key, row.Attempts)
 			}
@@ -158,14 +166,22 @@ func TestListOfCauses(t *testing.T) {
 			t.Errorf("%d are locked", len(got))
 		}
 		want := causes["order 17 is locked"] + causes["order 4 is locked"]
-		n, old, err := tab.CountSelected(context.Background(), locked, inspect.Requeued, noon, noon.Add(-7*day))
+		n, old, err := tab.CountSelected(context.Background(), locked, inspect.Requeued, noon, weekAgo)
 		if err != nil {
 			t.Errorf("CountSelected: %v", err)
 		}
 		testkit.Equal(t, "chosen", n, want)
-		if old == 0 || old >= n {
-			t.Errorf("%d of %d chosen are old, want some, but not all", old, n)
+		testkit.Equal(t, "old ones of them", old, oldLocked)
+		_, old, err = tab.CountSelected(context.Background(), table.Filter{State: "failed"}, inspect.Requeued, noon, weekAgo)
+		if err != nil {
+			t.Errorf("CountSelected: %v", err)
 		}
+		testkit.Equal(t, "old ones of all that failed", old, oldFailed)
+		n, _, err = tab.CountSelected(context.Background(), table.Filter{State: "failed", Limit: 5}, inspect.Requeued, noon, weekAgo)
+		if err != nil {
+			t.Errorf("CountSelected: %v", err)
+		}
+		testkit.Equal(t, "chosen of at most five", n, 5)
 		locked.Limit = 5
 		for left := want; left > 0; left -= 5 {
 			if got, err := tab.Requeue(context.Background(), locked, noon, unrefused(t)); got != min(left, 5) || err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
@@ -301,5 +302,20 @@ func TestMySQLRights(t *testing.T) {
 	want := `table.inserted: table BACKLOG has no column "date_inserted"; the columns are: id, status, and such as this user may not read`
 	if _, err := proveMySQL(t, u.String(), plainMapping()); err == nil || err.Error() != want {
 		t.Errorf("a column that may not be read: got %v\nwant %s", err, want)
+	}
+}
+
+// A policy may give up at the last failure that its column can count, not later.
+func TestMySQLCountsToTheLargest(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME, failures TINYINT, last_failure DATETIME)")
+	for retries, isRefused := range map[int]bool{126: false, 127: true} {
+		m := plainMapping()
+		m.Policy = retryColumns(waiting(retries, time.Minute), "failures", "last_failure")
+		_, err := proveMySQL(t, rawURL, m)
+		if isRefused && (err == nil || !strings.Contains(err.Error(), "which cannot count 128 failures")) || !isRefused && err != nil {
+			t.Errorf("%d retries: got %v, want a refusal: %t", retries, err, isRefused)
+		}
 	}
 }

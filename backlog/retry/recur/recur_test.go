@@ -2,6 +2,7 @@ package recur_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -486,6 +487,8 @@ func TestRefused(t *testing.T) {
 			"the rule names 48 times of day; with FREQ=YEARLY, 24 are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
 		{"FREQ=DAILY;BYHOUR=" + hours + ";BYMINUTE=0,1,2,3,4,5,6,7,8,9;BYSECOND=0,1,2,3,4,5,6",
 			"the rule names 1680 times of day; with FREQ=DAILY, 1440 are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
+		{day + "FREQ=MONTHLY;BYHOUR=" + upTo(7) + ";BYMINUTE=" + upTo(43),
+			"the rule names 301 times of day; with FREQ=MONTHLY, 300 are the most: name fewer, or write FREQ=DAILY with BYMONTH, BYMONTHDAY or BYDAY, which takes 1440"},
 		{day + "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", never},
 		{"FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", never},
 		{day + "FREQ=YEARLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29", never},
@@ -509,6 +512,32 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s\ngot  %v\nwant %s", tt.rule, err, tt.want)
 		}
 	}
+}
+
+// A rule may be at each limit.
+func TestLimits(t *testing.T) {
+	const start = "DTSTART:20260105T060000 "
+	for _, rule := range []string{
+		"FREQ=DAILY" + strings.Repeat(" ", 990), // 1,000 bytes
+		"FREQ=HOURLY;INTERVAL=24",
+		start + "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=1,2,3,-2,-1",
+		start + "EXDATE:20260105T060000 FREQ=YEARLY;INTERVAL=10", // it begins after ten years
+		"FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=" + upTo(20) + ";BYMINUTE=" + upTo(15),
+		"FREQ=WEEKLY;BYDAY=MO;BYHOUR=" + upTo(24) + ";BYMINUTE=" + upTo(60),
+	} {
+		if _, err := recur.Parse(rule, nil); err != nil {
+			t.Errorf("%.60s: %v", rule, err)
+		}
+	}
+}
+
+// upTo returns a list of the first n numbers.
+func upTo(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, strconv.Itoa(i))
+	}
+	return strings.Join(list, ",")
 }
 
 func TestRules(t *testing.T) {
@@ -543,6 +572,29 @@ func TestRules(t *testing.T) {
 	}
 	if again, err := rules.Parse("FREQ=DAILY;BYHOUR=6"); err != nil || again == six {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// The one rule more than are kept makes them forget all others.
+func TestRulesAreBounded(t *testing.T) {
+	rules := recur.NewRules(nil)
+	nth := func(n int) *recur.Rule {
+		r, err := rules.Parse(fmt.Sprintf("FREQ=DAILY;BYHOUR=0;BYMINUTE=%d;BYSECOND=%d", n/60, n%60))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := nth(0)
+	for n := range 2000 {
+		nth(n)
+	}
+	if nth(0) != first {
+		t.Error("it is parsed again, and 2,000 are kept")
+	}
+	nth(2000)
+	if nth(0) == first {
+		t.Error("2,001 are kept")
 	}
 }
 

@@ -58,6 +58,7 @@ type Text struct {
 	PartialIndexes bool
 	EqualFirst     bool // an index must begin with the columns that have one value, even if its condition has them
 	FoldsNames     bool // the case of column names does not matter
+	SortsGroups    bool // GROUP BY without an index sorts all rows, and writes them to a temporary file if they are many
 
 	ReadSchema          string   // a query by which a connection notices changes of the schema; "": planning does
 	BeginPlan           string   // begins the transaction in which a writing statement is planned; "": preparing it checks everything

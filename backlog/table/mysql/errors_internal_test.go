@@ -32,3 +32,17 @@ func TestNoWrites(t *testing.T) {
 		}
 	}
 }
+
+// A trigger refuses a row by SIGNAL, whatever SQLSTATE and number it gives.
+func TestSignalRefusesARow(t *testing.T) {
+	for _, e := range []*mysqldriver.MySQLError{
+		{Number: 1644, SQLState: [5]byte([]byte("45000")), Message: "not this one"},
+		{Number: 1644, SQLState: [5]byte([]byte("HY000")), Message: "not this one"},
+		{Number: 31001, SQLState: [5]byte([]byte("45000")), Message: "not this one"},
+	} {
+		f := new(server).Classify(e)
+		if f.Class != db.Refused || f.Guard != db.Trigger || f.Name != "not this one" {
+			t.Errorf("%v: want a row that a trigger refuses, got %+v", e, f)
+		}
+	}
+}

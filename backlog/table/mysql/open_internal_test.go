@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,5 +49,39 @@ func TestMute(t *testing.T) {
 			}
 			time.Sleep(tt.stop)
 		})
+	}
+}
+
+// A number without a sign becomes one with a sign as far as that holds it, from 0 on.
+func TestUnsignedValues(t *testing.T) {
+	id, bits := &db.Column{Decl: "bigint unsigned", Class: db.Integer}, &db.Column{Decl: "bit(64)", Class: db.Integer}
+	const largest = "\xff\xff\xff\xff\xff\xff\xff\xff"
+	for _, c := range []struct {
+		col         *db.Column
+		value, want any
+	}{
+		{id, uint64(0), int64(0)},
+		{id, []byte("0"), int64(0)},
+		{id, uint64(math.MaxInt64), int64(math.MaxInt64)},
+		{id, uint64(math.MaxInt64 + 1), "9223372036854775808"},
+		{id, []byte("9223372036854775808"), "9223372036854775808"},
+		{bits, []byte("\x00\x00\x00\x00\x00\x00\x00\x00"), int64(0)},
+		{bits, []byte(largest), "18446744073709551615"},
+	} {
+		if got := new(server).Value(c.col, c.value); got != c.want {
+			t.Errorf("%s %v: got %#v, want %#v", c.col.Decl, c.value, got, c.want)
+		}
+	}
+}
+
+// The smallest and the largest number of a type.
+func TestRangeOf(t *testing.T) {
+	for decl, want := range map[string][2]int64{
+		"tinyint(4)": {-128, 127}, "tinyint unsigned": {0, 255}, "int": {math.MinInt32, math.MaxInt32}, "int(10) unsigned": {0, math.MaxUint32},
+		"bigint": {0, 0}, "bigint unsigned": {0, math.MaxInt64}, "year": {1901, 2155}, "varchar(9)": {0, 0},
+	} {
+		if low, high := rangeOf(decl); low != want[0] || high != want[1] {
+			t.Errorf("%s: %d to %d, want %d to %d", decl, low, high, want[0], want[1])
+		}
 	}
 }

@@ -9,7 +9,7 @@ var text = db.Text{
 	// A unary plus hides the declared type of a column from the drivers. They would otherwise make
 	// times and booleans of the stored values. It has no other effect.
 	Raw: "+%s", Unindexed: "(%s) IS TRUE", PlaceholderMarks: "?@$", Brackets: true,
-	Prepares: true, LazyUnion: true, PartialIndexes: true, EqualFirst: true, FoldsNames: true,
+	Prepares: true, LazyUnion: true, PartialIndexes: true, EqualFirst: true, FoldsNames: true, SortsGroups: true,
 	// SQLite prepares a statement with the schema that the connection has read, and only running a
 	// statement reads a new schema.
 	ReadSchema: "SELECT 1 FROM sqlite_schema LIMIT 1",
