@@ -38,7 +38,7 @@ func (g *globalOptions) stateWork(cfg *config.Config, now time.Time) checkpoint.
 }
 
 // rivalCure is what to do about a rival. Otherwise one of the two would never do anything.
-const rivalCure = "both have one lock and one memory of ticks: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
+const rivalCure = "both use one lock and one state file: give each a `name:` of its own (docs/tables.md), or start this one with --replace if it takes the place of the other"
 
 // ticksTakenError is the error of a state file whose ticks belong to another configuration.
 func ticksTakenError(cfg *config.Config, r *checkpoint.Rivalry) error {
@@ -48,7 +48,7 @@ func ticksTakenError(cfg *config.Config, r *checkpoint.Rivalry) error {
 // lockTakenError is the error of a lock that another configuration holds. It does not wrap ErrLocked,
 // because waiting for the lock would not help.
 func lockTakenError(cfg *config.Config, r *backlog.Rival) error {
-	return fmt.Errorf("table %s: another configuration works on it just now, with another %s; %s",
+	return fmt.Errorf("table %s: another configuration works on it just now, which differs in: %s; %s",
 		cfg.Table.Name, strings.Join(r.Differs, ", "), rivalCure)
 }
 

@@ -35,7 +35,7 @@ func (s *site) refused(args ...string) {
 	testkit.Equal(s.t, what+": exit status", status, 1)
 	testkit.Equal(s.t, what+": output", out, "")
 	testkit.Contains(s.t, what, log, "another configuration works on it")
-	testkit.Contains(s.t, what, log, "with another where")
+	testkit.Contains(s.t, what, log, "which differs in: where")
 }
 
 // Of two configurations of one table that differ in `where` and have no names the second

@@ -103,9 +103,9 @@ func (f *File) ClaimTicks(mine Work, replace bool, now time.Time) (was *Work, ri
 
 // String describes the other configuration, and says when the rivalry ends.
 func (r *Rivalry) String() string {
-	when := "a daemon works by it"
+	when := "its daemon is running"
 	if !r.Other.Daemon {
-		when = fmt.Sprintf("it was last started at %s, and is waited for until %s", inspect.When(r.Other.Used), inspect.When(r.Other.Until))
+		when = fmt.Sprintf("it last started at %s, and the ticks are its own until %s", inspect.When(r.Other.Used), inspect.When(r.Other.Until))
 	}
-	return fmt.Sprintf("another configuration works on it, with another %s: %s (%s)", strings.Join(r.Differs, ", "), r.Other.Config, when)
+	return fmt.Sprintf("another configuration works on it, %s, which differs in: %s; %s", r.Other.Config, strings.Join(r.Differs, ", "), when)
 }

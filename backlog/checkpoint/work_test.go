@@ -51,20 +51,20 @@ func TestRivalry(t *testing.T) {
 		want  string // "": no rivalry
 	}{
 		{"none yet", nil, false, ""},
-		{"a daemon that leads", &daemon, true, "mail.yaml (a daemon works by it)"},
+		{"a daemon that leads", &daemon, true, "mail.yaml, which differs in: where; its daemon is running"},
 		{"a daemon that has ended", &daemon, false, ""},
-		{"started again and again", &cron, false, "mail.yaml (it was last started at 2026-03-01 12:00:00 UTC, and is waited for until 2026-03-01 12:01:00 UTC)"},
+		{"started again and again", &cron, false, "mail.yaml, which differs in: where; it last started at 2026-03-01 12:00:00 UTC, and the ticks are its own until 2026-03-01 12:01:00 UTC"},
 		{"not started any more", &ended, false, ""},
 		{"its file is gone", &gone, false, ""},
 		{"the same file, edited", &edited, false, ""},
-		{"the same file with another variable", &variable, false, "sms.yaml (it was"},
+		{"the same file with another variable", &variable, false, "sms.yaml, which"},
 		{"the same work in another file", &alike, false, ""},
 	} {
 		s := checkpoint.State{Work: c.other}
 		r := s.Rivalry(mine, c.leads, now)
 		switch {
 		case r == nil && c.want == "":
-		case r == nil || c.want == "" || !strings.Contains(r.String(), c.want) || !strings.Contains(r.String(), "another where"):
+		case r == nil || c.want == "" || !strings.Contains(r.String(), c.want) || !strings.Contains(r.String(), "differs in: where"):
 			t.Errorf("%s: got %v, want %q", c.name, r, c.want)
 		}
 	}

@@ -107,8 +107,8 @@ func TestCatalogueIsAsked(t *testing.T) {
 		{change: func(m *mapping.Mapping) { c := col("nope"); m.Expires = &c }, want: `table.expires: table BACKLOG has no column "nope"` + have},
 		{change: func(m *mapping.Mapping) { m.Where = asked }, want: `table.where: table BACKLOG has no column "nope"` + have},
 		{change: func(m *mapping.Mapping) { m.Touch = assigned }, want: `table.touch: table BACKLOG has no column "nope"` + have},
-		{change: func(m *mapping.Mapping) { m.Attempts = "nope" }, want: `table.attempts: table BACKLOG has no column "nope"` + have},
-		{change: func(m *mapping.Mapping) { m.LastError = "nope" }, want: `table.last_error: table BACKLOG has no column "nope"` + have},
+		{change: func(m *mapping.Mapping) { m.Attempts = "nope" }, want: `table.attempts: table BACKLOG has no column "nope"` + have + `; or add it: ALTER TABLE BACKLOG ADD COLUMN nope INTEGER`},
+		{change: func(m *mapping.Mapping) { m.LastError = "nope" }, want: `table.last_error: table BACKLOG has no column "nope"` + have + `; or add it: ALTER TABLE BACKLOG ADD COLUMN nope TEXT`},
 		{change: func(m *mapping.Mapping) { m.Columns = []string{"id", "nope"} }, want: `table.columns: table BACKLOG has no column "nope"` + have},
 		{
 			change: func(m *mapping.Mapping) { m.New = mapping.State{When: asked, Explicit: true} },

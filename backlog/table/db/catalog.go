@@ -154,9 +154,17 @@ func (c *Catalog) ColumnNames() []string {
 	return lists.Map(c.Columns, func(x Column) string { return x.Name })
 }
 
+// optionalColumns are the settings of columns that a table may be given for this program, with types that every
+// database has.
+var optionalColumns = map[string]string{"table.attempts": "INTEGER", "table.last_error": "TEXT"}
+
 // MissingColumn returns the [*Problem] that a setting names a column which the table does not have.
 func (c *Catalog) MissingColumn(setting, table, name string) error {
-	hint := mapping.DidYouMean(name, c.ColumnNames(), "the columns are: "+c.Names())
+	columns := "the columns are: " + c.Names()
+	if typeName := optionalColumns[setting]; typeName != "" {
+		columns += fmt.Sprintf("; or add it: ALTER TABLE %s ADD COLUMN %s %s", table, name, typeName)
+	}
+	hint := mapping.DidYouMean(name, c.ColumnNames(), columns)
 	return Problemf(hint, "%s: table %s has no column %q", setting, table, name)
 }
 
