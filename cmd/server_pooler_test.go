@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -80,15 +81,25 @@ default_pool_size = 10
 	return u.String()
 }
 
-// freeAddress returns an address at which nothing listens.
+// lastPort is the port that freeAddress gave out last. The system gives ports from 32768 on to connections, which
+// could take one between two tests of it.
+var lastPort atomic.Int32
+
+// freeAddress returns an address at which nothing listens. No other call in this process returns it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, count = 20_000, 12_000
+	start := int32(os.Getpid() * 101 % count) // for tests of other packages at the same time
+	for range count {
+		port := first + (start+lastPort.Add(1))%count
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no address is free")
+	return ""
 }
 
 func listens(addr string) bool {

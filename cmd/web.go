@@ -39,6 +39,7 @@ func runWeb(ctx context.Context, g *globalOptions) error {
 	defer signals.stop()
 	log := newLog(cfg.Log, g.err)
 	s := g.newServer(cfg, stateOf(cfg, log), log, nil)
+	<-signals.registered // before the log says that pages are served
 	if err := s.Start(); err != nil {
 		return err
 	}
