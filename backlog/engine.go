@@ -182,6 +182,7 @@ type Pass struct {
 	Now    time.Time     // zero: read from the engine's clock
 	Tick   time.Time     // that the pass is for; zero: none
 	Resume Resume        // from the Report of the tier's last pass
+	Lock   *HeldLock     // that excludes other processes; the pass needs its context, too. nil: none
 
 	cut       context.Context     // done: dispatch nothing more, handlers may go on; nil: the context of Pass
 	tried     map[uint64]struct{} // hashes of keys that the pass attempted before a reload interrupted it

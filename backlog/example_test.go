@@ -202,9 +202,9 @@ func ExampleWaitLock() {
 		log.Fatal(err)
 	}
 	defer lock.Unlock()
-	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) { log.Print("the lock is lost: ", err) })
-	defer release()
-	report, err := engine.Pass(held, backlog.Pass{MaxAge: 24 * time.Hour})
+	held := backlog.WhileHeld(ctx, lock, time.Now, func(err error) { log.Print("the lock is lost: ", err) })
+	defer held.Release()
+	report, err := engine.Pass(held.Context(), backlog.Pass{Lock: held, MaxAge: 24 * time.Hour})
 	engine.Flush(ctx) // what the pass could not write
 	if err != nil {
 		log.Print(err)

@@ -116,7 +116,7 @@ func (r *run) closedFor(now time.Time) time.Duration {
 	if pause := e.gate.pause.Load() - now.UnixNano(); pause > 0 {
 		return time.Duration(pause)
 	}
-	if !r.lock.isRecent() || e.settler.isStuck(now) {
+	if !r.pass.Lock.isRecent() || e.settler.isStuck(now) {
 		return 50 * time.Millisecond
 	}
 	if e.health.failing.Load() > 0 { // the calls that are retried will find out when the store is back

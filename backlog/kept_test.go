@@ -99,17 +99,17 @@ func TestTierWaitsForAKeptOutcome(t *testing.T) {
 }
 
 // lost returns a context under a lock, and what loses that.
-func lost(t *testing.T, table *memory.Store) (held context.Context, lose func()) {
+func lost(t *testing.T, table *memory.Store) (held *backlog.HeldLock, lose func()) {
 	locker := &losable{Locker: table}
 	lock, err := locker.TryLock(t.Context(), backlog.LeaderLock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, release := backlog.WhileHeld(t.Context(), lock, time.Now, func(error) {})
-	t.Cleanup(release)
+	held = backlog.WhileHeld(t.Context(), lock, time.Now, func(error) {})
+	t.Cleanup(held.Release)
 	return held, func() {
 		locker.lose(errBroken)
-		<-held.Done()
+		<-held.Context().Done()
 	}
 }
 
@@ -120,12 +120,14 @@ func TestKeptOutcomesOfAnotherLoop(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, store := keptBench(t, trouble{settle: true})
 			b.ShutdownTimeout = time.Minute
-			ctx, lose := lost(t, memory.New(memory.Options{}))
+			held, lose := lost(t, memory.New(memory.Options{}))
 			ended := make(chan struct{})
 			until(9 * time.Minute)
 			go func() {
 				defer close(ended)
-				b.loop(schedule(t, "1d 10m")).Run(ctx)
+				l := b.loop(schedule(t, "1d 10m"))
+				l.Held = held
+				l.Run(held.Context())
 			}()
 			until(10*time.Minute + 12*time.Second)
 			store.begin()
@@ -180,13 +182,13 @@ func TestFlush(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, store := keptBench(t, everything)
 			b.Flush(t.Context()) // there is nothing
-			ctx, lose := lost(t, b.table)
+			held, lose := lost(t, b.table)
 			time.AfterFunc(9*time.Second, store.begin)
 			var report backlog.Report
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				report, _ = b.Pass(ctx, backlog.Pass{MaxAge: day})
+				report, _ = b.Pass(held.Context(), backlog.Pass{Lock: held, MaxAge: day})
 			}()
 			time.Sleep(11 * time.Second)
 			lose()

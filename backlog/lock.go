@@ -115,16 +115,24 @@ var errLockLost = errors.New("the lock is lost")
 // lockLost reports whether ctx is done because a lock is lost.
 func lockLost(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLockLost) }
 
-// WhileHeld probes the lock every two seconds. It returns a context for passes, which is done
-// when ctx is or the lock is lost; lost is then called with the reason. now is the engine's
-// clock. A pass with that context ends its handlers when the loss is noticed, and what they
-// started is killed at the latest LockGrace after the last successful probe was sent, see
-// [Killed]. It dispatches nothing while the last probe is older, as after a sleep of the
-// machine. release ends the probing; it is called after the pass, and before Unlock.
-func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) (held context.Context, release func()) {
-	probed := &probedLock{now: now}
-	probed.heldAt.Store(now().UnixNano())
-	held, killed, kill := withKill(context.WithValue(ctx, probedLockKey{}, probed))
+// A HeldLock is a lock that is probed while passes work under it. A pass must have its context, and
+// the HeldLock as its [Pass.Lock]. Its methods may be called concurrently.
+type HeldLock struct {
+	ctx     context.Context
+	release func()
+	now     func() time.Time
+	heldAt  atomic.Int64 // when it was last known to be held, in unix nanoseconds
+}
+
+// WhileHeld probes the lock every two seconds. The context of the result is done when ctx is or the
+// lock is lost; lost is then called with the reason. now is the engine's clock. A pass under the lock
+// ends its handlers when the loss is noticed, and what they started is killed at the latest LockGrace
+// after the last successful probe was sent, see [Killed]. It dispatches nothing while the last probe
+// is older, as after a sleep of the machine.
+func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) *HeldLock {
+	h := &HeldLock{now: now}
+	h.heldAt.Store(now().UnixNano())
+	held, killed, kill := withKill(ctx)
 	held, cancel := context.WithCancelCause(held)
 	done, end := context.WithCancel(context.WithoutCancel(ctx))
 	deadline := time.AfterFunc(LockGrace, func() {
@@ -152,38 +160,30 @@ func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(erro
 				lost(err)
 				return
 			}
-			probed.heldAt.Store(asked.UnixNano())
+			h.heldAt.Store(asked.UnixNano())
 			deadline.Reset(LockGrace - time.Since(sent))
 		}
 	})
-	return held, func() {
+	h.ctx = held
+	h.release = func() {
 		deadline.Stop()
 		cancel(nil)
 		end()
 		watch.Wait()
 		kill()
 	}
+	return h
 }
 
-// A probedLock knows when a lock was last known to be held.
-type probedLock struct {
-	now    func() time.Time
-	heldAt atomic.Int64 // in unix nanoseconds
-}
+// Context returns the context of passes under the lock.
+func (h *HeldLock) Context() context.Context { return h.ctx }
 
-// probedLockKey is the context key of the lock that a pass is under. A context carries it, so
-// that no pass on that context can miss it.
-type probedLockKey struct{}
-
-// probedLockOf returns the lock of a context that WhileHeld returned, nil for any other.
-func probedLockOf(ctx context.Context) *probedLock {
-	p, _ := ctx.Value(probedLockKey{}).(*probedLock)
-	return p
-}
+// Release ends the probing. It is called after the passes, and before Unlock.
+func (h *HeldLock) Release() { h.release() }
 
 // isRecent reports whether the lock was held less than LockGrace ago. It is true without a lock.
-func (p *probedLock) isRecent() bool {
-	return p == nil || p.now().UnixNano()-p.heldAt.Load() < int64(LockGrace)
+func (h *HeldLock) isRecent() bool {
+	return h == nil || h.now().UnixNano()-h.heldAt.Load() < int64(LockGrace)
 }
 
 // A runLock shares one RunLock between the passes of a process.
@@ -202,20 +202,16 @@ type runLock struct {
 // A sharedLock is a lock and the passes under it.
 type sharedLock struct {
 	Lock
-	holders int             // guarded by the runLock's mutex
-	held    context.Context // of WhileHeld
-	release func()
+	holders int // guarded by the runLock's mutex
+	held    *HeldLock
 }
 
 // acquire takes part in the lock for a pass of the engine. It waits for another process that
-// has the lock, after the event LockWaiting, until waiting is done. locked is done when ctx is
-// or the lock is lost; ctx is the same for all passes.
+// has the lock, after the event LockWaiting, until waiting is done. The lock ends with ctx, which is
+// the same for all passes.
 func (r *runLock) acquire(
 	ctx, waiting context.Context, l Locker, e *Engine, tier string,
-) (locked context.Context, release func(), err error) {
-	if l == nil {
-		return ctx, func() {}, nil
-	}
+) (held *HeldLock, release func(), err error) {
 	if !r.acquiring.take(waiting) {
 		return nil, nil, waiting.Err()
 	}
@@ -229,7 +225,7 @@ func (r *runLock) acquire(
 			return nil, nil, err
 		}
 		s = &sharedLock{Lock: lock, holders: 1}
-		s.held, s.release = WhileHeld(ctx, lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
+		s.held = WhileHeld(ctx, lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
 		r.mu.Lock()
 		r.shared = s
 		r.mu.Unlock()
@@ -274,8 +270,8 @@ func (r *runLock) join() *sharedLock {
 	if s == nil {
 		return nil
 	}
-	if s.held.Err() != nil {
-		r.lost = r.lost || lockLost(s.held)
+	if s.held.ctx.Err() != nil {
+		r.lost = r.lost || lockLost(s.held.ctx)
 		return nil
 	}
 	s.holders++
@@ -290,8 +286,8 @@ func (r *runLock) leave(s *sharedLock) {
 	if s.holders > 0 {
 		return
 	}
-	r.lost = r.lost || lockLost(s.held)
-	s.release()
+	r.lost = r.lost || lockLost(s.held.ctx)
+	s.held.Release()
 	s.Unlock()
 	if r.shared == s {
 		r.shared = nil

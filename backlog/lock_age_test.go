@@ -6,13 +6,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/memory"
 )
 
 // A machine that has slept does not know what became of its lock: until it does,
-// nothing is handed out.
+// nothing is handed out. The lock is that of the passes, or that under which the loop runs.
 func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
-	for _, lost := range []bool{false, true} {
+	for _, c := range []struct{ lost, leads bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		lost := c.lost
 		synctest.Test(t, func(t *testing.T) {
 			var slept atomic.Int64
 			now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
@@ -21,8 +23,18 @@ func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
 			b.add(t, "NEW", 1, 1000, 0)
 			l := b.loop(schedule(t, "1d 10m"))
 			locker := &losable{Locker: b.table}
-			l.Locker, l.Now = locker, now
+			l.Now = now
 			until(9 * time.Minute)
+			if c.leads {
+				lock, err := locker.TryLock(t.Context(), backlog.LeaderLock)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Held = backlog.WhileHeld(t.Context(), lock, now, func(error) {})
+				defer l.Held.Release()
+			} else {
+				l.Locker = locker
+			}
 			stop := start(t, l)
 			until(10*time.Minute + 4*time.Second + 100*time.Millisecond) // it was looked at just now
 			slept.Store(int64(5 * time.Minute))

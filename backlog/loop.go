@@ -57,6 +57,8 @@ type Loop struct {
 	// held until no pass runs. When it is lost its passes are stopped, and
 	// taken up at the next wake.
 	Locker Locker
+	// Held is the lock under which Run works, such as a leader's. Run must have its context. Nil: none.
+	Held *HeldLock
 
 	mu           sync.Mutex // guards what follows, and Schedule and Engine once Run has begun
 	clock        tiers.Clock
@@ -462,10 +464,19 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	if e.Policy.HasDeadlines() { // an attempt may take hours, and other records become due before its end
 		p.allDispatched = freeTier
 	}
-	locked, unlock, err := l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock
+	passCtx := ctx
+	p.Lock = l.Held
+	var err error
+	if l.Locker != nil {
+		var unlock func()
+		p.Lock, unlock, err = l.lock.acquire(ctx, p.cut, l.Locker, e, tier) // a reload does not wait for the lock
+		if err == nil {
+			defer unlock()
+			passCtx = p.Lock.Context()
+		}
+	}
 	switch {
 	case err == nil:
-		defer unlock()
 	case ctx.Err() != nil: // a stop: the state has the pass as unfinished
 		return
 	case p.cut.Err() != nil:
@@ -492,7 +503,7 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	if p.tried == nil && began.Sub(p.Now) > time.Second {
 		p.Now = time.Time{} // it had to wait for the lock
 	}
-	report, _ := e.Pass(locked, p) // the error is in PassEnded
+	report, _ := e.Pass(passCtx, p) // the error is in PassEnded
 	switch report.Stopped {
 	case StoppedReload:
 		p.Now = report.Started

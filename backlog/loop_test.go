@@ -72,7 +72,11 @@ func (b *bench) loop(s *tiers.Schedule) *backlog.Loop {
 // start runs the loop until stop is called, which returns when it has ended.
 func start(t testing.TB, l *backlog.Loop) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	parent := t.Context()
+	if l.Held != nil {
+		parent = l.Held.Context()
+	}
+	ctx, cancel := context.WithCancel(parent)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

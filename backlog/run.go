@@ -16,8 +16,7 @@ type run struct {
 	e            *Engine
 	pass         Pass
 	handler      Handler
-	selfSettling bool        // the handler writes its successes itself
-	lock         *probedLock // the lock over the pass; nil: none
+	selfSettling bool // the handler writes its successes itself
 
 	caller       context.Context // the context of Pass
 	stop         context.Context // done: dispatch nothing more
@@ -60,7 +59,6 @@ func newRun(ctx context.Context, e *Engine, p Pass) *run {
 		e:          e,
 		pass:       p,
 		handler:    e.Handler,
-		lock:       probedLockOf(ctx),
 		caller:     ctx,
 		walking:    newMutex(),
 		waiting:    newMutex(),

@@ -201,10 +201,11 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	}
 	defer context.AfterFunc(ctx, a.logStopping)()
 	var lost error
-	held, release := backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
+	r.pass.Lock = backlog.WhileHeld(ctx, lock, time.Now, func(err error) {
 		lost = fmt.Errorf("the run lock was lost, another process may have worked on this table in the meantime: %w", err)
 		a.log.Error("the run lock is lost, the pass is stopped", "error", err)
 	})
+	held := r.pass.Lock.Context()
 	if r.ID == "" {
 		report, err = r.state.RunPass(held, e, r.pass, taken, h.warnOnce)
 	} else {
@@ -216,7 +217,7 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	if trialOf != "" && r.ID == "" && (err != nil || e.TrialsPassed() != skipped) {
 		r.keepTrial(trialOf, e.TrialsPassed(), err)
 	}
-	release()
+	r.pass.Lock.Release()
 	if lost != nil && report.Stopped == backlog.StoppedLock {
 		report.Stopped = backlog.StoppedError
 	}

@@ -145,13 +145,14 @@ func (d *Daemon) lead(ctx context.Context) error {
 	d.rival.agreed = true
 	d.Loop.Since = since
 	d.changing.Lock() // so that Demoted comes after Leader
-	held, release := backlog.WhileHeld(ctx, lock, d.Loop.Now, d.demote)
-	defer release()
+	held := backlog.WhileHeld(ctx, lock, d.Loop.Now, d.demote)
+	defer held.Release()
+	d.Loop.Held = held
 	d.emit(Change{Role: Leader})
 	d.changing.Unlock()
-	err = d.Loop.Run(held)
+	err = d.Loop.Run(held.Context())
 	if ctx.Err() == nil {
-		d.demote(context.Cause(held)) // if the callback has not been called yet
+		d.demote(context.Cause(held.Context())) // if the callback has not been called yet
 	}
 	d.become(Change{Role: Waiting})
 	return err
