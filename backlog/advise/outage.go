@@ -11,26 +11,31 @@ const surprising = 14
 
 // markOutages finds the outages by the curve, and reports whether they differ from those before.
 func (l *learner) markOutages() bool {
-	expected := make([]float64, len(l.passes))
-	l.walk(make([]bool, len(l.passes)), func(i int, lane Lane, c Counts, list []piece) {
+	expected := make([]float64, len(l.passes)) // successes of each pass, if there were no outage
+	noOutage := make([]bool, len(l.passes))
+	l.walk(noOutage, func(i int, lane Lane, c Counts, list []piece) {
 		expected[i] += float64(c.Lanes[lane].Tried) * l.curve.chance(list)
 	})
 	found := make([]bool, len(l.passes))
 	copy(found, l.inOutage[:l.since])
-	start := l.since // of a run without a success
-	sum := 0.0
-	for i := range l.passes {
+	start := l.since // the first pass of the run without a success that is not marked yet
+	expectedOfRun := 0.0
+	for i := l.since; i < len(l.passes); i++ {
 		tried, succeeded := l.passes[i].sums()
-		switch {
-		case i < l.since || tried == 0 || l.passes[i].Folded:
-		case succeeded > 0:
+		if tried == 0 || l.passes[i].Folded {
+			continue
+		}
+		if succeeded > 0 {
 			start = i + 1
-			sum = 0
-		default:
-			sum += expected[i]
-			for ; sum > surprising && start <= i; start++ {
-				found[start] = true
+			expectedOfRun = 0
+			continue
+		}
+		expectedOfRun += expected[i]
+		if expectedOfRun > surprising {
+			for j := start; j <= i; j++ {
+				found[j] = true
 			}
+			start = i + 1
 		}
 	}
 	if slices.Equal(found, l.inOutage) {

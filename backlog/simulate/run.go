@@ -309,21 +309,20 @@ func (r *run) expiry(rec *Record) time.Time {
 }
 
 // countFailing counts the attempts at records that never succeed, given by their times of
-// insertion in ascending order. Each tick tries all of them that its tier is wide enough for:
-// those from an index that depends on the tier up to the newest.
+// insertion in ascending order. Each tick tries all of them that its tier is wide enough for.
 func (r *run) countFailing(inserted []int64) {
-	oldest := make([]int, len(r.tiers)) // per tier, the index of the oldest record it still takes
+	oldest := make([]int, len(r.tiers)) // for each tier, the index of the oldest record that it still takes
 	next := make([]time.Time, len(r.tiers))
 	for i, t := range r.tiers {
 		next[i] = t.Next(r.workload.From)
 	}
-	newest := 0 // so many records were inserted by now
+	insertedByNow := 0 // the number of records; the tick tries those with smaller indexes
 	for len(inserted) > 0 && r.ctx.Err() == nil {
 		at := slices.MinFunc(next, time.Time.Compare)
 		if at.After(r.workload.To) {
 			break
 		}
-		widest := 0 // of the tiers that tick now
+		widest := 0 // the index of the widest tier that ticks now: the tiers are in the order of their ages
 		for i, t := range r.tiers {
 			if next[i].Equal(at) {
 				widest = i
@@ -331,17 +330,19 @@ func (r *run) countFailing(inserted []int64) {
 			}
 		}
 		now := at.UnixNano()
-		for newest < len(inserted) && inserted[newest] < now {
-			newest++
+		for insertedByNow < len(inserted) && inserted[insertedByNow] < now {
+			insertedByNow++
 		}
 		r.reportProgressAt(at, len(inserted))
-		i := oldest[widest]
-		for i < newest && inserted[i] < now-int64(r.tiers[widest].MaxAge) {
-			i++
+		first := oldest[widest]
+		limit := now - int64(r.tiers[widest].MaxAge)
+		for first < insertedByNow && inserted[first] < limit {
+			first++
 		}
-		oldest[widest] = i
-		if newest > i {
-			r.countAttempts(at, newest-i, newest-i)
+		oldest[widest] = first
+		if attempts := insertedByNow - first; attempts > 0 {
+			allFail := attempts
+			r.countAttempts(at, attempts, allFail)
 		}
 	}
 	if r.ctx.Err() != nil {

@@ -405,13 +405,16 @@ func (t *Table) records(
 		if err != nil {
 			return nil, err
 		}
-		rec := backlog.Record{}
-		if t.remember(&rec, row) != nil {
-			continue
+		remembered := backlog.Record{}
+		if t.remember(&remembered, row) != nil {
+			continue // its memory cannot be read
 		}
 		size += sizeOf(row...)
-		state := min(max(rec.Memory.AttemptNo-1, 0), 1) // before this attempt: fresh, or failed
-		rec = t.recordOf(row, state)
+		state := 0 // fresh before this attempt
+		if remembered.Memory.AttemptNo > 1 {
+			state = 1 // failed before
+		}
+		rec := t.recordOf(row, state)
 		if deadline := t.refresh.cols[mapping.DeadlineAt]; deadline != nil {
 			rec.Cursor = backlog.Cursor{Segment: datedSegment, Order: row[t.timeOf(deadline).at], Key: rec.Key}
 		}

@@ -543,14 +543,21 @@ func (t *layout) singleValued(f filter) (columns []string) {
 // rights.
 func (t *Table) Statements() []string {
 	var list []string
-	place := backlog.Cursor{Key: backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...)}
+	anyKey := backlog.NewKey(slices.Repeat([]any{""}, len(t.key))...) // texts do not depend on its values
+	firstPage := backlog.Cursor{}
+	laterPage := backlog.Cursor{Key: anyKey}
 	for _, lane := range []backlog.Lane{backlog.Fresh, backlog.Failed} {
 		scans := t.laneScans(lane)
-		for seg := newestSegment; seg <= oldestSegment && len(scans) > 0; seg++ {
-			if seg != datedSegment && !slices.Contains(t.segments(backlog.Query{Lane: lane, Widest: true}), seg) {
+		if len(scans) == 0 {
+			continue
+		}
+		segments := t.segments(backlog.Query{Lane: lane, Widest: true})
+		for seg := newestSegment; seg <= oldestSegment; seg++ {
+			isRead := seg == datedSegment || slices.Contains(segments, seg)
+			if !isRead {
 				continue
 			}
-			for _, after := range []backlog.Cursor{{}, place} {
+			for _, after := range []backlog.Cursor{firstPage, laterPage} {
 				after.Segment = seg
 				q := backlog.Query{Lane: lane, After: after}
 				for _, p := range pageStatements(q, seg) {
@@ -564,7 +571,8 @@ func (t *Table) Statements() []string {
 	for _, x := range t.writer.targets(time.Time{}) {
 		list = append(list, x.text)
 	}
-	for _, x := range t.expiries(time.Time{}, time.Time{}) {
+	anyTime := time.Time{}
+	for _, x := range t.expiries(anyTime, anyTime) {
 		if x.col != nil {
 			x.add(t.pastTimes(x.col, x.bound))
 		}

@@ -43,20 +43,23 @@ func (t batchWriter) texts() []string { return nil }
 // rollBack calls f in a transaction and rolls it back. If the database refuses a write, it
 // returns a [*backlog.Refusal].
 func (t *Table) rollBack(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
-	err := t.db.Do(ctx, func(ctx context.Context) error {
-		return t.inTx(ctx, true, func(tx *sql.Tx) error {
-			for _, text := range t.text.Trial {
-				if _, err := tx.ExecContext(ctx, text); err != nil {
-					return err
-				}
+	const undo = true
+	tryWrite := func(ctx context.Context, tx *sql.Tx) error {
+		for _, setting := range t.text.Trial {
+			if _, err := tx.ExecContext(ctx, setting); err != nil {
+				return err
 			}
-			return f(ctx, tx)
-		})
+		}
+		return f(ctx, tx)
+	}
+	err := t.db.Do(ctx, func(ctx context.Context) error {
+		return t.inTx(ctx, undo, func(tx *sql.Tx) error { return tryWrite(ctx, tx) })
 	})
-	if err != nil && t.db.Write != t.db.Read { // a file, which may be read-only
-		var p *Problem
-		if errors.As(t.db.CheckRights(ctx), &p) {
-			return &backlog.Refusal{Reach: backlog.EveryRow, Err: p}
+	isFile := t.db.Write != t.db.Read
+	if err != nil && isFile {
+		var readOnly *Problem
+		if errors.As(t.db.CheckRights(ctx), &readOnly) {
+			return &backlog.Refusal{Reach: backlog.EveryRow, Err: readOnly}
 		}
 	}
 	var u *refusedWrite
