@@ -191,7 +191,7 @@ func (r *onceRun) run(ctx context.Context) (report backlog.Report, list []causes
 	e.SkipTrials(skipped)
 	var taken map[string]bool
 	if r.Due { // another process may have run the ticks before this one got the lock
-		d, due := r.stillDue(h)
+		d, due := r.stillDue(h, saved)
 		if !due {
 			return report, list, nil
 		}
@@ -265,8 +265,7 @@ func (r *onceRun) lock(ctx context.Context, a *setup, waited bool) (backlog.Lock
 }
 
 // stillDue returns the pass that is due by the state as it is now, and observes the ticks that were missed.
-func (r *onceRun) stillDue(h *history) (d checkpoint.DuePass, due bool) {
-	saved, _ := r.state.State()
+func (r *onceRun) stillDue(h *history, saved checkpoint.State) (d checkpoint.DuePass, due bool) {
 	d, due = r.state.DuePass(saved, r.cfg.Tiers, r.pass.Now, time.Now())
 	if d.Missed > 0 {
 		h.Observe(backlog.Event{

@@ -45,7 +45,7 @@ func TestWorldIsTheEngine(t *testing.T) {
 		mine := records[r.Key.Part(0).(int64)]
 		at := now.Sub(worldStart).Seconds()
 		succeeds := at-mine.inserted >= mine.recovers && !w.isDown(at)
-		counts.Add(engineLane(r), now.Sub(r.Inserted), succeeds, 0, false)
+		counts.Add(advise.Attempt{Lane: engineLane(r), Age: now.Sub(r.Inserted), Succeeded: succeeds})
 		if !succeeds {
 			return errors.New("broken")
 		}

@@ -69,20 +69,34 @@ type Collector struct {
 	unknown []bool   // the bands with a failed record whose row does not tell when it failed
 }
 
-// Add counts an attempt at a record of an age. waited is the time since the attempt before it; known is
-// false if the row does not tell.
-func (c *Collector) Add(lane Lane, age time.Duration, succeeded bool, waited time.Duration, known bool) {
+// An Attempt is an attempt at a record.
+type Attempt struct {
+	Lane      Lane
+	Age       time.Duration // of the record
+	Succeeded bool
+	Waited    time.Duration // since the attempt before
+	WaitKnown bool          // false: the row does not tell
+}
+
+// Add counts an attempt.
+func (c *Collector) Add(a Attempt) { c.count(a, 1) }
+
+// Drop takes back an attempt that was added, because its outcome was not written.
+func (c *Collector) Drop(a Attempt) { c.count(a, -1) }
+
+// count counts an attempt n times.
+func (c *Collector) count(a Attempt, n int) {
 	c.makeBands()
-	i := bandOf(age)
-	t := &c.bands[i].Lanes[lane]
-	t.Tried++
-	if succeeded {
-		t.Succeeded++
+	i := bandOf(a.Age)
+	t := &c.bands[i].Lanes[a.Lane]
+	t.Tried += n
+	if a.Succeeded {
+		t.Succeeded += n
 	}
-	if lane == Failed {
-		c.bands[i].Waited += waited.Seconds()
-		c.bands[i].Aged += age.Seconds()
-		c.unknown[i] = c.unknown[i] || !known
+	if a.Lane == Failed {
+		c.bands[i].Waited += float64(n) * a.Waited.Seconds()
+		c.bands[i].Aged += float64(n) * a.Age.Seconds()
+		c.unknown[i] = c.unknown[i] || !a.WaitKnown
 	}
 }
 

@@ -17,14 +17,14 @@ func TestCollector(t *testing.T) {
 	if text, _ := json.Marshal(&c); string(text) != "[]" {
 		t.Errorf("no attempts are %s", text)
 	}
-	c.Add(advise.Fresh, time.Minute, true, 0, false) // on an edge: in the younger band
-	c.Add(advise.Fresh, time.Minute, false, 0, false)
-	c.Add(advise.Failed, 61*time.Second, true, 30*time.Second, true)
-	c.Add(advise.Failed, 70*time.Second, false, 40500*time.Millisecond, true)
-	c.Add(advise.Failed, 3*time.Hour+1, false, time.Hour, true)
-	c.Add(advise.Failed, 4*time.Hour, false, 0, false)
-	c.Add(advise.Failed, 481*24*time.Hour, false, 0, false)
-	c.Add(advise.Fresh, -time.Second, true, 0, false) // a clock is behind
+	c.Add(advise.Attempt{Lane: advise.Fresh, Age: time.Minute, Succeeded: true}) // on an edge: in the younger band
+	c.Add(advise.Attempt{Lane: advise.Fresh, Age: time.Minute})
+	c.Add(advise.Attempt{Lane: advise.Failed, Age: 61 * time.Second, Succeeded: true, Waited: 30 * time.Second, WaitKnown: true})
+	c.Add(advise.Attempt{Lane: advise.Failed, Age: 70 * time.Second, Waited: 40500 * time.Millisecond, WaitKnown: true})
+	c.Add(advise.Attempt{Lane: advise.Failed, Age: 3*time.Hour + 1, Waited: time.Hour, WaitKnown: true})
+	c.Add(advise.Attempt{Lane: advise.Failed, Age: 4 * time.Hour})
+	c.Add(advise.Attempt{Lane: advise.Failed, Age: 481 * 24 * time.Hour})
+	c.Add(advise.Attempt{Lane: advise.Fresh, Age: -time.Second, Succeeded: true}) // a clock is behind
 	const want = `[{"upto":60,"fresh":[3,2]},{"upto":120,"failed":[2,1],"waited":70.5,"aged":131},{"upto":21600,"failed":[2,0]},{"upto":null,"failed":[1,0]}]`
 	if text, _ := json.Marshal(&c); string(text) != want {
 		t.Errorf("%s,\nwant %s", text, want)

@@ -168,7 +168,7 @@ type pass struct {
 // countAge counts an attempt by the age of its record when the pass started.
 func (x *pass) countAge(ev backlog.Event) {
 	if a, ok := x.agedAttempt(ev); ok {
-		x.ages.Add(a.lane, a.age, a.succeeded, a.waited, a.waitKnown)
+		x.ages.Add(a)
 	} else if ev.Outcome == backlog.Skipped && errors.Is(ev.Err, backlog.ErrConflict) { // the event of the conflict follows
 		if x.skipped == nil {
 			x.skipped = make(map[string]bool)
@@ -186,39 +186,30 @@ func (x *pass) dropAge(ev backlog.Event) {
 		return
 	}
 	if a, ok := x.agedAttempt(ev); ok {
-		x.ages.Drop(a.lane, a.age, a.succeeded, a.waited)
+		x.ages.Drop(a)
 	}
-}
-
-// An agedAttempt is an attempt as the ages of a pass count it.
-type agedAttempt struct {
-	lane      advise.Lane
-	age       time.Duration
-	succeeded bool
-	waited    time.Duration // since the attempt before
-	waitKnown bool
 }
 
 // agedAttempt returns the attempt of the event. It returns false if the age is not known, or if the attempt
 // says nothing about whether the record is broken.
-func (x *pass) agedAttempt(ev backlog.Event) (agedAttempt, bool) {
+func (x *pass) agedAttempt(ev backlog.Event) (advise.Attempt, bool) {
 	r := ev.Record
 	tellsState := ev.Outcome == backlog.Succeeded || ev.Outcome == backlog.Errored || ev.Outcome == backlog.Rejected
 	if x.begun == nil || r.Inserted.IsZero() || !tellsState {
-		return agedAttempt{}, false
+		return advise.Attempt{}, false
 	}
 	started := x.begun.Report.Started
-	a := agedAttempt{
-		lane:      advise.Fresh,
-		age:       max(0, started.Sub(r.Inserted)),
-		succeeded: ev.Outcome == backlog.Succeeded,
+	a := advise.Attempt{
+		Lane:      advise.Fresh,
+		Age:       max(0, started.Sub(r.Inserted)),
+		Succeeded: ev.Outcome == backlog.Succeeded,
 	}
 	if r.Lane == backlog.Failed {
-		a.lane = advise.Failed
+		a.Lane = advise.Failed
 	}
 	if m := r.Memory; m != nil && !m.LastFailure.IsZero() {
-		a.waited = max(0, started.Sub(m.LastFailure))
-		a.waitKnown = true
+		a.Waited = max(0, started.Sub(m.LastFailure))
+		a.WaitKnown = true
 	}
 	return a, true
 }

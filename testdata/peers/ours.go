@@ -19,17 +19,9 @@ func drainOursPostgres(ctx context.Context, n int) (run, error) {
 		return run{}, err
 	}
 	defer t.drop()
-	opened, err := db.Open(ctx, t.dialect, t.url, db.Options{})
-	if err != nil {
-		return run{}, err
-	}
-	defer opened.Close()
-	var r run
-	if err := r.readPostgres(opened.Write.QueryRowContext(ctx, postgresSettings)); err != nil {
-		return run{}, err
-	}
-	r.took, err = drainOurs(ctx, t, opened, n)
-	return r, err
+	return drainOurTable(ctx, t, n, func(r *run, opened *db.DB) error {
+		return r.readPostgres(opened.Write.QueryRowContext(ctx, postgresSettings))
+	})
 }
 
 func drainOursSQLite(ctx context.Context, n int) (run, error) {
@@ -38,13 +30,20 @@ func drainOursSQLite(ctx context.Context, n int) (run, error) {
 		return run{}, err
 	}
 	defer t.drop()
+	return drainOurTable(ctx, t, n, func(r *run, opened *db.DB) error {
+		return r.readSQLite(ctx, opened.Write)
+	})
+}
+
+// drainOurTable opens the table, reads the settings of its database, and drains it.
+func drainOurTable(ctx context.Context, t *recordTable, n int, readSettings func(*run, *db.DB) error) (run, error) {
 	opened, err := db.Open(ctx, t.dialect, t.url, db.Options{})
 	if err != nil {
 		return run{}, err
 	}
 	defer opened.Close()
 	var r run
-	if err := r.readSQLite(ctx, opened.Write); err != nil {
+	if err := readSettings(&r, opened); err != nil {
 		return run{}, err
 	}
 	r.took, err = drainOurs(ctx, t, opened, n)
