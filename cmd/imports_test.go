@@ -108,7 +108,9 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
 		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
-		return slices.Contains([]string{"backlog/advise", "backlog/watch", "backlog/checkpoint"}, s.folder)
+		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder)
+	case s.folder == "backlog/advise/propose":
+		return imported == "tiers" || imported == "backlog" || imported == "backlog/retry" || s.test && imported != "cmd"
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping" || s.folder == "backlog/pattern":

@@ -1,0 +1,52 @@
+// Package propose computes what a schedule costs and how long records wait under it, from what
+// [advise.Fit] has learned, and searches for the schedule that is best for what an operator
+// wants. It does no I/O, and the same inputs always give the same proposals.
+package propose
+
+import (
+	"time"
+
+	"backlog/backlog/advise"
+)
+
+// A Curve returns the share of all records that are broken at an age in seconds. It never rises.
+type Curve func(age float64) float64
+
+// SlotsPerDay is into how many slots of equal length a day in UTC is divided.
+const SlotsPerDay = 288
+
+// Slots have the share of the recoveries at some age that come in each slot of a day. Their sum is 1.
+type Slots [SlotsPerDay]float64
+
+// Inputs are what the figures of a schedule are computed from. They must not change during a search.
+type Inputs struct {
+	PerHour float64 // records inserted
+	Broken  Curve
+	Drawn   []Curve // curves that are about as likely as Broken; from their figures come the intervals
+
+	// Oldest is the age up to which Broken is known. What is still broken then counts as broken for good.
+	Oldest time.Duration
+	// Slots returns when in a day records of an age in seconds recover. nil: at any time.
+	Slots func(age float64) *Slots
+
+	LongestOutage  time.Duration // 0: there was none
+	CallsPerSecond float64       // of a pass under way; 0: it is not known
+}
+
+// Figures are what a schedule costs and how long records wait under it. Times are in seconds.
+type Figures struct {
+	CallsPerDay  advise.Estimate `json:"calls_per_day"`
+	InVainPerDay advise.Estimate `json:"in_vain_per_day"` // calls that fail
+	Peak         float64         `json:"peak"`            // the most calls of one tick
+	Wait         Waits           `json:"wait_seconds"`
+	NewWait      float64         `json:"new_wait_seconds"` // the longest a new record waits for its first attempt
+	// Recovery is how long after the longest outage each record that it left behind was tried.
+	Recovery    float64         `json:"recovery_seconds"`
+	LostPer1000 advise.Estimate `json:"lost_per_1000"` // of the recoverable first failures
+}
+
+// Waits are how long recoverable first failures wait although they could succeed.
+type Waits struct {
+	P50 advise.Estimate `json:"p50"`
+	P95 advise.Estimate `json:"p95"`
+}
