@@ -97,6 +97,10 @@ func mayImport(s source, imported string) bool {
 		return s.test && path.Dir(s.folder) == "backlog/handler"
 	case s.folder == "internal/handlertest":
 		return imported == "backlog" || imported == "backlog/memory"
+	case imported == "internal/picture":
+		return slices.Contains([]string{"cmd", "backlog/simulate"}, s.folder) || s.folder == imported && s.test
+	case s.folder == "internal/picture":
+		return false // a leaf
 	case imported == "internal/lists":
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/mapping" || imported == "backlog/pattern":
@@ -256,10 +260,11 @@ var knownToCommands = []string{
 // ownedImports are the packages that some files of cmd may import as well, by the beginning of
 // their path.
 var ownedImports = map[string][]string{
+	"cmd/advise":     {"backlog/backlog/advise", "backlog/backlog/advise/propose", "backlog/internal/picture"},
 	"cmd/health.go":  {"backlog/backlog/web"},
 	"cmd/passes.go":  {"backlog/backlog/advise"},
 	"cmd/refresh.go": {"backlog/backlog/retry"},
-	"cmd/simulate":   {"backlog/backlog/simulate"},
+	"cmd/simulate":   {"backlog/backlog/simulate", "backlog/internal/picture"},
 	"cmd/source.go":  {"backlog/backlog/amqp"},
 	"cmd/web.go":     {"backlog/backlog/web"},
 	"cmd/worker.go":  {"backlog/backlog/amqp"},

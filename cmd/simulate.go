@@ -20,6 +20,7 @@ import (
 
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/internal/picture"
 )
 
 // SimulateOptions are the flags of simulate.
@@ -249,7 +250,7 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error 
 	if err != nil {
 		return err
 	}
-	if _, err := simulate.PictureFormat(o.Plot); o.Plot != "" && err != nil {
+	if _, err := picture.Format(o.Plot); o.Plot != "" && err != nil {
 		return usagef("--plot: %w", err)
 	}
 	if o.Live {

@@ -13,8 +13,6 @@ var (
 	Roll        = roll
 	Sparkline   = sparkline
 	BucketWidth = bucketWidth
-	StyleOf     = styleOf
-	AxisTicks   = axisTicks
 )
 
 // SetCallTime has every call take a time of its own.
