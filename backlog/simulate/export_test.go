@@ -11,7 +11,6 @@ func (w *Workload) Drawn() []Record { return w.records(context.Background()) }
 
 var (
 	Roll        = roll
-	Sparkline   = sparkline
 	BucketWidth = bucketWidth
 )
 
