@@ -84,7 +84,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // memory. What tests of several packages share is in testkit, which imports tiers alone, so
 // that tests inside a package may use it, too. Tests that need a server take it from
 // testserver, tests of handlers what they share about records and programs from
-// handlertest: none of the three is in a program.
+// handlertest, tests of advice what is true from worlds: none of the four is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
 	case imported == "internal/testkit":
@@ -101,6 +101,10 @@ func mayImport(s source, imported string) bool {
 		return slices.Contains([]string{"cmd", "backlog/simulate"}, s.folder) || s.folder == imported && s.test
 	case s.folder == "internal/picture":
 		return false // a leaf
+	case imported == "internal/worlds":
+		return s.test
+	case s.folder == "internal/worlds":
+		return imported == "backlog/advise"
 	case imported == "internal/lists":
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/mapping" || imported == "backlog/pattern":

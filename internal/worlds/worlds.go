@@ -1,0 +1,285 @@
+// Package worlds draws records whose recovery is known, and plays the passes that meet them in virtual time. What
+// is learned from these passes, and advised by them, is compared with what the records were drawn from.
+package worlds
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"backlog/backlog/advise"
+)
+
+// Units in seconds.
+const (
+	Minute = 60.0
+	Hour   = 60 * Minute
+	Day    = 24 * Hour
+)
+
+// A Truth is how long broken records stay broken, in seconds.
+type Truth struct {
+	Name    string
+	Draw    func(r *rand.Rand, inserted float64) float64
+	Survive func(age float64) float64
+}
+
+// Weibull returns the truth of that distribution, which is exponential with the shape 1. scale is in seconds.
+func Weibull(name string, shape, scale float64) Truth {
+	return Truth{
+		Name:    name,
+		Draw:    func(r *rand.Rand, _ float64) float64 { return scale * math.Pow(r.ExpFloat64(), 1/shape) },
+		Survive: func(age float64) float64 { return math.Exp(-math.Pow(age/scale, shape)) },
+	}
+}
+
+// Truths are those that what is learned is judged by.
+var Truths = []Truth{
+	Weibull("exponential 2h", 1, 2*Hour),
+	Weibull("exponential 10m", 1, 10*Minute),
+	Weibull("Weibull 1h", 0.5, Hour),
+	Weibull("Weibull 1d", 0.5, Day),
+	{
+		Name: "next morning",
+		Draw: func(r *rand.Rand, inserted float64) float64 {
+			if r.Float64() < 0.5 {
+				return 5 * Minute * r.ExpFloat64()
+			}
+			eight := 8 * Hour
+			return math.Mod(eight-math.Mod(inserted, Day)+Day, Day)
+		},
+		Survive: func(age float64) float64 { return math.Exp(-age/(5*Minute))/2 + max(0, 1-age/Day)/2 },
+	},
+}
+
+// A World plays passes in virtual time. Its time is seconds since its start.
+type World struct {
+	Truth  Truth
+	Poison float64 // the share of the first failures that never recover
+	Broken float64 // the share of all records that are broken
+	Days   int
+	PerDay int
+	Down   [][2]float64 // outages
+	Tiers  []Tier
+	Step   func(inserted, recovers float64) float64 // changes the age at which a record recovers; nil: nothing changes it
+	Ticks  func(r *rand.Rand, at float64) bool      // whether there is a pass; nil: at each tick
+	Delay  func(failures int) float64               // of a policy; nil: each tick tries what failed
+	Aborts float64                                  // the share of the records that a pass in an outage, or one that is cut, does not reach
+	Cut    func(i int) bool                         // whether the pass is cut; nil: none is
+	Tries  float64                                  // the chance that an attempt at a broken record heals it; 0: time does
+	Seed   uint64
+}
+
+// A Tier is one of a schedule, in seconds.
+type Tier struct{ MaxAge, Every float64 }
+
+// ExampleTiers are those of schedule.example.yaml.
+var ExampleTiers = []Tier{
+	{Day, 5 * Minute}, {7 * Day, Hour}, {14 * Day, 12 * Hour}, {30 * Day, Day}, {180 * Day, 4 * Day}, {360 * Day, 8 * Day},
+}
+
+// New returns a world of 30 days and 2,000 records a day, of which a fifth is broken, under ExampleTiers. poison is
+// the share of the first failures that never recover.
+func New(t Truth, poison float64, seed uint64) *World {
+	return &World{Truth: t, Poison: poison, Broken: 0.2, Days: 30, PerDay: 2000, Tiers: ExampleTiers, Seed: seed}
+}
+
+// Start is when worlds begin: on a Monday.
+var Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+// Never is an age that no record reaches.
+const Never = 1e12
+
+// WithOutages adds outages of half an hour to six hours, one in about three days.
+func (w *World) WithOutages() *World {
+	r := rand.New(rand.NewPCG(w.Seed, 3))
+	for d := 1; d < w.Days-1; d += 3 {
+		from := (float64(d) + 2*r.Float64()) * Day
+		w.Down = append(w.Down, [2]float64{from, from + 0.5*Hour + r.Float64()*5.5*Hour})
+	}
+	return w
+}
+
+// firstShare returns the mean of S over the ages at which records are first tried.
+func (w *World) firstShare() float64 {
+	sum := 0.0
+	for i := range 1000 {
+		sum += w.Truth.Survive((float64(i) + 0.5) / 1000 * w.Tiers[0].Every)
+	}
+	return sum / 1000
+}
+
+// poisonShare returns the share of the broken records that never recover.
+func (w *World) poisonShare() float64 {
+	s := w.firstShare()
+	return w.Poison * s / (1 - w.Poison + w.Poison*s)
+}
+
+// Shares returns the true share of first failures, and the share of records that are broken at an age.
+func (w *World) Shares(age float64) (failures, broken float64) {
+	p := w.poisonShare()
+	return w.Broken * (p + (1-p)*w.firstShare()), w.Broken * (p + (1-p)*w.Truth.Survive(age))
+}
+
+// Unrecovered returns the true S at an age, if A is known.
+func (w *World) Unrecovered(age, oldest float64) float64 {
+	failures, broken := w.Shares(age)
+	_, end := w.Shares(oldest)
+	return min(1, (broken-end)/(failures-end))
+}
+
+// IsDown reports whether no attempt succeeds at a time.
+func (w *World) IsDown(at float64) bool {
+	return slices.ContainsFunc(w.Down, func(o [2]float64) bool { return o[0] <= at && at < o[1] })
+}
+
+// A Record is inserted at a time, and recovers at an age; 0: it is not broken.
+type Record struct{ Inserted, Recovers float64 }
+
+// Records draws the records of the world.
+func (w *World) Records() []Record {
+	r := rand.New(rand.NewPCG(w.Seed, 1))
+	p := w.poisonShare()
+	list := make([]Record, w.Days*w.PerDay)
+	for i := range list {
+		inserted := r.Float64() * float64(w.Days) * Day
+		recovers := 0.0
+		switch {
+		case r.Float64() >= w.Broken:
+		case r.Float64() < p:
+			recovers = Never
+		default:
+			recovers = w.Truth.Draw(r, inserted)
+		}
+		if w.Step != nil {
+			recovers = w.Step(inserted, recovers)
+		}
+		list[i] = Record{inserted, recovers}
+	}
+	return list
+}
+
+// Play returns the passes of the world.
+func (w *World) Play() []advise.Pass {
+	r := rand.New(rand.NewPCG(w.Seed, 2))
+	edges := make([]float64, len(advise.Edges))
+	for i, e := range advise.Edges {
+		edges[i] = e.Seconds()
+	}
+	every := w.Tiers[0].Every
+	ticks := int(float64(w.Days)*Day/every) + 1
+	passes := make([]advise.Pass, ticks)
+	counts := make([][]advise.Counts, ticks)
+	maxAges := make([]float64, ticks)
+	down := make([]bool, ticks)
+	runs := make([]bool, ticks)
+	for i := range runs {
+		runs[i] = w.Ticks == nil || w.Ticks(r, float64(i)*every)
+	}
+	for i := range passes {
+		at := float64(i) * every
+		for _, t := range w.Tiers {
+			if runs[i] && math.Mod(float64(Start.Unix())+at, t.Every) == 0 {
+				maxAges[i] = t.MaxAge
+			}
+		}
+		down[i] = w.IsDown(at)
+		counts[i] = make([]advise.Counts, len(edges)+1)
+		passes[i] = advise.Pass{
+			Started:  Start.Add(time.Duration(at) * time.Second),
+			MaxAge:   time.Duration(maxAges[i]) * time.Second,
+			Complete: (!down[i] || w.Aborts == 0) && (w.Cut == nil || !w.Cut(i)),
+			HasAges:  true,
+		}
+	}
+	for _, record := range w.Records() {
+		inserted := record.Inserted
+		lane := advise.Fresh
+		band := 0
+		failures := 0
+		last := 0.0 // the age at the last attempt
+		for i := int(inserted/every) + 1; i < ticks; i++ {
+			age := float64(i)*every - inserted
+			if age > maxAges[i] { // or there is no pass
+				continue
+			}
+			if !passes[i].Complete && r.Float64() < w.Aborts {
+				continue
+			}
+			if w.Delay != nil && failures > 0 && age < last+w.Delay(failures) {
+				continue
+			}
+			for band < len(edges) && age > edges[band] {
+				band++
+			}
+			t := &counts[i][band].Lanes[lane]
+			t.Tried++
+			if lane == advise.Failed {
+				counts[i][band].Waited += age - last
+				counts[i][band].Aged += age
+			}
+			healed := age >= record.Recovers
+			if w.Tries > 0 && record.Recovers > 0 {
+				healed = r.Float64() < w.Tries
+			}
+			if healed && !down[i] {
+				t.Succeeded++
+				break
+			}
+			lane = advise.Failed
+			failures++
+			last = age
+		}
+	}
+	for i := range passes {
+		for b, c := range counts[i] {
+			if c.Lanes[0].Tried+c.Lanes[1].Tried > 0 {
+				c.Band = b
+				if w.Delay == nil {
+					c.Waited = -1
+					c.Aged = -1
+				}
+				passes[i].Bands = append(passes[i].Bands, c)
+			}
+		}
+	}
+	return slices.DeleteFunc(passes, func(p advise.Pass) bool { return p.MaxAge == 0 })
+}
+
+// AgesOf returns what passes write of some counts.
+func AgesOf(bands []advise.Counts) []advise.AgeBand {
+	list := []advise.AgeBand{}
+	for _, n := range bands {
+		var line advise.AgeBand
+		if n.Band < len(advise.Edges) {
+			line.UpTo = new(advise.Edges[n.Band].Seconds())
+		}
+		if t := n.Lanes[advise.Fresh]; t.Tried > 0 {
+			line.Fresh = []int{t.Tried, t.Succeeded}
+		}
+		if t := n.Lanes[advise.Failed]; t.Tried > 0 {
+			line.Failed = []int{t.Tried, t.Succeeded}
+			if n.Waited >= 0 {
+				line.Waited = &n.Waited
+				line.Aged = &n.Aged
+			}
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// Lines returns passes of a table as a file has them.
+func Lines(table string, passes []advise.Pass) []byte {
+	var b bytes.Buffer
+	for _, p := range passes {
+		ages, _ := json.Marshal(AgesOf(p.Bands))
+		fmt.Fprintf(&b, `{"n":%d,"tier":"","max_age_seconds":%v,"started":%q,"duration_seconds":0.2,"selected":0,"complete":true,"stopped":"","table":%q,"ages":%s,"causes":[]}`+"\n",
+			p.Started.UnixMilli(), p.MaxAge.Seconds(), p.Started.Format(time.RFC3339Nano), table, ages)
+	}
+	return b.Bytes()
+}
