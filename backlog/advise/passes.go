@@ -32,6 +32,11 @@ func bandOf(age time.Duration) int {
 	return sort.Search(len(Edges), func(i int) bool { return age <= Edges[i] })
 }
 
+// inBand reports whether an age is in the band of an index.
+func inBand(i int, age time.Duration) bool {
+	return (i == 0 || age > Edges[i-1]) && (i == len(Edges) || age <= Edges[i])
+}
+
 // A Lane says whether a record was tried before.
 type Lane int
 
@@ -67,6 +72,7 @@ type AgeBand struct {
 type Collector struct {
 	bands   []Counts // one for each band, once there is an attempt
 	unknown []bool   // the bands with a failed record whose row does not tell when it failed
+	last    int      // the band of the attempt before: a pass goes by age, so that the next one is often in it
 }
 
 // An Attempt is an attempt at a record.
@@ -87,7 +93,11 @@ func (c *Collector) Drop(a Attempt) { c.count(a, -1) }
 // count counts an attempt n times.
 func (c *Collector) count(a Attempt, n int) {
 	c.makeBands()
-	i := bandOf(a.Age)
+	i := c.last
+	if !inBand(i, a.Age) {
+		i = bandOf(a.Age)
+		c.last = i
+	}
 	t := &c.bands[i].Lanes[a.Lane]
 	t.Tried += n
 	if a.Succeeded {
