@@ -1,0 +1,95 @@
+package propose_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"backlog/backlog/advise/propose"
+	"backlog/internal/testkit"
+	"backlog/tiers"
+)
+
+const day = 24 * time.Hour
+
+var example = []tiers.Tier{
+	{MaxAge: day, Every: 5 * time.Minute}, {MaxAge: 7 * day, Every: time.Hour}, {MaxAge: 14 * day, Every: 12 * time.Hour},
+	{MaxAge: 30 * day, Every: day}, {MaxAge: 180 * day, Every: 4 * day}, {MaxAge: 360 * day, Every: 8 * day},
+}
+
+// The figures are those of records that are followed one by one.
+func TestEvaluateIsPlayed(t *testing.T) {
+	schedules := map[string][]tiers.Tier{
+		"example": example[:4],
+		"two":     {{MaxAge: 2 * time.Hour, Every: 10 * time.Minute}, {MaxAge: 2 * day, Every: 2 * time.Hour}},
+		"daily":   {{MaxAge: 8 * time.Hour, Every: time.Hour}, {MaxAge: 14 * day, Every: day}},
+		"edges":   {{MaxAge: time.Hour, Every: time.Hour}, {MaxAge: 8 * time.Hour, Every: 6 * time.Hour}, {MaxAge: 4 * day, Every: 2 * day}},
+		"odd":     {{MaxAge: 3 * time.Hour, Every: 7 * time.Minute}, {MaxAge: day, Every: 50 * time.Minute, Offset: 3 * time.Minute}, {MaxAge: 5 * day, Every: 13 * time.Hour}},
+		"cron":    {{MaxAge: 6 * time.Hour, Cron: "*/20 6-20 * * *"}, {MaxAge: 10 * day, Cron: "0 3 * * *"}},
+	}
+	records := 100_000
+	for _, name := range []string{"example", "two", "daily", "edges", "odd", "cron"} {
+		s := testkit.Schedule(t, schedules[name]...)
+		for i, truth := range truths {
+			w := world{truth, []float64{0, 0.05, 0.5}[i%3]}
+			t.Run(name+" "+truth.name, func(t *testing.T) {
+				t.Parallel()
+				oldest := s.Widest().MaxAge
+				f := propose.Evaluate(w.inputs(oldest), s)
+				p := w.play(s, records, oldest)
+				slices.Sort(p.waits)
+				perDay := perHour * 24 / float64(records)
+				near(t, "calls", f.CallsPerDay.Value, perDay*float64(p.calls), 0.02)
+				near(t, "in vain", f.InVainPerDay.Value, perDay*float64(p.inVain), 0.02)
+				if p.recoverable < 500 {
+					return
+				}
+				lost := 1000 * float64(p.lost) / float64(p.recoverable)
+				if math.Abs(lost-f.LostPer1000.Value) > 4*math.Sqrt(1+lost*1000/float64(p.recoverable)) {
+					t.Errorf("lost %v, played %v", f.LostPer1000.Value, lost)
+				}
+				w.checkWaits(t, p, 0.5, f.Wait.P50.Value)
+				w.checkWaits(t, p, 0.95, f.Wait.P95.Value)
+			})
+		}
+	}
+}
+
+// checkWaits compares a quantile with the waits that were played. What is known of times of a day is known for
+// slots of five minutes.
+func (w world) checkWaits(t *testing.T, p *play, share, value float64) {
+	t.Helper()
+	blur := 0.01 * value
+	if w.slots != nil {
+		blur += 300
+	}
+	value = min(value, never/2) // longer wait those who are lost
+	chance := 4 * math.Sqrt(share*(1-share)/float64(len(p.waits)))
+	low := p.longer(value + blur)
+	high := p.longer(value - blur)
+	if low-chance > 1-share || high+chance < 1-share {
+		t.Errorf("%v: %v to %v of %d wait longer than %v", share, low, high, len(p.waits), value)
+	}
+}
+
+// longer returns the share of the waits that are longer.
+func (p *play) longer(than float64) float64 {
+	i, _ := slices.BinarySearch(p.waits, math.Nextafter(than, never*2))
+	return float64(len(p.waits)-i) / float64(len(p.waits))
+}
+
+func near(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	if math.Abs(got-want) > share*want {
+		t.Errorf("%s: %v, played %v (%+.2f%%)", what, got, want, 100*(got/want-1))
+	}
+}
+
+func show(list []tiers.Tier) (text string) {
+	for _, t := range list {
+		text += fmt.Sprintf("%s/%s ", tiers.FormatDuration(t.MaxAge), tiers.FormatDuration(t.Every))
+	}
+	return text
+}
