@@ -98,7 +98,7 @@ func mayImport(s source, imported string) bool {
 	case s.folder == "internal/handlertest":
 		return imported == "backlog" || imported == "backlog/memory"
 	case imported == "internal/picture":
-		return slices.Contains([]string{"cmd", "backlog/simulate"}, s.folder) || s.folder == imported && s.test
+		return slices.Contains([]string{"cmd", "backlog/simulate", "backlog/advise/propose"}, s.folder) || s.folder == imported && s.test
 	case s.folder == "internal/picture":
 		return false // a leaf
 	case imported == "internal/worlds":
@@ -118,7 +118,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
 		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder)
 	case s.folder == "backlog/advise/propose":
-		return imported == "tiers" || imported == "backlog" || imported == "backlog/retry" || s.test && imported != "cmd"
+		return slices.Contains([]string{"tiers", "backlog", "backlog/retry", "backlog/inspect", "internal/picture"}, imported) || s.test && imported != "cmd"
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping" || s.folder == "backlog/pattern":

@@ -94,7 +94,7 @@ func TestRead(t *testing.T) {
 func TestReadFields(t *testing.T) {
 	h := read(t, line(5*time.Minute, "B", someAges))
 	want := advise.Pass{
-		N: worlds.Start.Add(5 * time.Minute).UnixMilli(), Tier: "1d", Table: "B", Started: worlds.Start.Add(5 * time.Minute), Duration: 500 * time.Millisecond,
+		Tier: "1d", Table: "B", Started: worlds.Start.Add(5 * time.Minute), Duration: 500 * time.Millisecond,
 		MaxAge: 24 * time.Hour, Complete: true, HasAges: true,
 		Bands: []advise.Counts{
 			{Band: 0, Lanes: [2]advise.Tally{{Tried: 3, Succeeded: 2}}, Waited: -1, Aged: -1},

@@ -88,6 +88,35 @@ func New(t Truth, poison float64, seed uint64) *World {
 	return &World{Truth: t, Poison: poison, Broken: 0.2, Days: 30, PerDay: 2000, Tiers: ExampleTiers, Seed: seed}
 }
 
+// Examples are the worlds of documentation and of the tests of commands.
+var Examples = map[string]func() *World{
+	// A shop tries its orders every five minutes for a month. Half of those that fail first recover within
+	// an hour, some take days, and one in twenty never does.
+	"shop": func() *World {
+		w := New(Truths[2], 0.05, 7).WithOutages()
+		w.Tiers = []Tier{{MaxAge: 30 * Day, Every: 5 * Minute}}
+		w.PerDay = 1500
+		w.Broken = 0.12
+		return w
+	},
+	// The same of three days.
+	"young shop": func() *World {
+		w := New(Truths[2], 0.05, 7)
+		w.Tiers = []Tier{{MaxAge: 30 * Day, Every: 5 * Minute}}
+		w.Days = 3
+		return w
+	},
+	// Half of what fails first is mended at eight in the morning.
+	"morning": func() *World { return New(Truths[4], 0.05, 8) },
+	// Each attempt has the same chance, whenever it is.
+	"lottery": func() *World {
+		w := New(Truths[0], 0, 1)
+		w.Tries = 0.1
+		w.Ticks = func(r *rand.Rand, _ float64) bool { return r.Float64() > 0.3 }
+		return w
+	},
+}
+
 // Start is when worlds begin: on a Monday.
 var Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
