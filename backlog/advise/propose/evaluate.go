@@ -19,9 +19,9 @@ type evaluator struct {
 func newEvaluator(in *Inputs) *evaluator {
 	groups := newGroups(in)
 	oldest := in.Oldest.Seconds()
-	e := &evaluator{in: in, perHour: in.PerHour, main: &model{newTable(in.Broken, oldest), groups}}
+	e := &evaluator{in: in, perHour: in.PerHour, main: newModel(in.Broken, oldest, groups)}
 	for _, c := range in.Drawn {
-		e.drawn = append(e.drawn, &model{newTable(c, oldest), groups})
+		e.drawn = append(e.drawn, newModel(c, oldest, groups))
 	}
 	return e
 }
@@ -47,6 +47,7 @@ func (e *evaluator) evaluate(s *tiers.Schedule) Figures {
 	var drawn []numbers
 	for _, m := range e.drawn {
 		drawn = append(drawn, e.compute(m, list))
+		clear(m.missed)
 	}
 	f.estimate(drawn)
 	return f

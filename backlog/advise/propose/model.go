@@ -20,6 +20,38 @@ type step struct{ upto, every float64 }
 type model struct {
 	*table
 	groups []*group
+	missed map[missedKey][]float64 // what missedOf has returned
+}
+
+func newModel(c Curve, oldest float64, groups []*group) *model {
+	return &model{table: newTable(c, oldest), groups: groups}
+}
+
+type missedKey struct {
+	group *group
+	tier  step
+}
+
+// missedOf returns for each bin of a phase the share of a group that recovers up to the end of a tier, and whose
+// tick comes after it, if ticks come that long after recoveries.
+func (m *model) missedOf(g *group, t step, bins int) []float64 {
+	key := missedKey{g, t}
+	if list, ok := m.missed[key]; ok {
+		return list
+	}
+	list := make([]float64, bins)
+	end := m.brokenOf(g, t.upto)
+	upper := m.integralOf(g, t.upto)
+	for b := range list {
+		lower := m.integralOf(g, t.upto-float64(b+1)*slotSeconds)
+		list[b] = (upper-lower)/slotSeconds - end
+		upper = lower
+	}
+	if m.missed == nil {
+		m.missed = make(map[missedKey][]float64)
+	}
+	m.missed[key] = list
+	return list
 }
 
 // broken returns the curve at an age, as if only the records of a group recovered.
@@ -145,16 +177,10 @@ func (m *model) evenEdge(g *group, t step, next, than float64) float64 {
 // slotEdge is edge of a group whose next tick is more likely at some times than at others.
 func (m *model) slotEdge(g *group, t step, next, than float64) float64 {
 	p := g.phase(t.every)
-	end := m.brokenOf(g, t.upto)
-	missed := make([]float64, len(p.bins))
+	missed := m.missedOf(g, t, len(p.bins))
 	sum := 0.0
-	upper := m.integralOf(g, t.upto)
-	for b, share := range p.bins {
-		s := float64(b) * slotSeconds
-		lower := m.integralOf(g, t.upto-s-slotSeconds)
-		missed[b] = (upper-lower)/slotSeconds - end
-		upper = lower
-		sum -= share * beyond(b, than) * missed[b]
+	for b := int(min(than/slotSeconds, float64(len(p.bins)))); b < len(p.bins); b++ {
+		sum -= p.bins[b] * beyond(b, than) * missed[b]
 	}
 	if math.IsInf(next, 1) {
 		for b, share := range p.bins {
@@ -164,7 +190,7 @@ func (m *model) slotEdge(g *group, t step, next, than float64) float64 {
 	}
 	q := g.phase(next)
 	if q.bins != nil {
-		for b := min(int(than/slotSeconds), len(q.bins)); b < len(q.bins); b++ {
+		for b := int(min(than/slotSeconds, float64(len(q.bins)))); b < len(q.bins); b++ {
 			sum += q.bins[b] * beyond(b, than) * missed[b%len(missed)]
 		}
 		return sum
@@ -227,27 +253,46 @@ func (m *model) peak(list []step) float64 {
 	return sum
 }
 
-// quantile returns the time that a share of the waits does not exceed; +Inf: too many are lost.
+// quantile returns the time that a share of the waits does not exceed; +Inf: too many are lost. longer never grows.
 func quantile(share float64, longest, recoverable float64, longer func(than float64) float64) float64 {
-	limit := (1 - share) * recoverable
 	if recoverable <= 0 {
 		return 0
 	}
-	if longer(longest) > limit {
+	excess := func(than float64) float64 { return longer(than) - (1-share)*recoverable }
+	above := excess(longest)
+	if above > 0 {
 		return math.Inf(1)
 	}
 	low := 0.0
 	high := longest
-	for high-low > waitExactness*(high+1) {
+	below := excess(0)
+	for range mostRounds {
+		if high-low <= waitExactness*(high+1) {
+			break
+		}
 		middle := (low + high) / 2
-		if longer(middle) > limit {
+		switch {
+		case high > 4*(low+1):
+			middle = math.Sqrt((low + 1) * high) // first the order of magnitude
+		case below > above:
+			middle = low + (high-low)*min(max(0.02, below/(below-above)), 0.98)
+		}
+		// The end that stays counts half, so that it moves, too (the Illinois method).
+		if e := excess(middle); e > 0 {
 			low = middle
+			below = e
+			above /= 2
 		} else {
 			high = middle
+			above = e
+			below /= 2
 		}
 	}
 	return high
 }
+
+// mostRounds bounds how often a quantile is bracketed more closely.
+const mostRounds = 60
 
 // waitExactness is the share of a wait up to which it is computed.
 const waitExactness = 1e-4

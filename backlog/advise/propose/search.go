@@ -17,6 +17,8 @@ type search struct {
 	ends [][]ending    // by interval and edge
 	best total
 	path []step // nil: none is known
+	// enough are calls so few that the search may end, and more than which no path is of interest; -1: the fewest.
+	enough float64
 }
 
 // An ending is what is left after a tier.
@@ -27,7 +29,22 @@ type ending struct {
 
 // fewestCalls returns the schedule with the fewest calls that keeps a goal.
 func (s *space) fewestCalls(g goal) (path []step, cost total, ok bool) {
-	r := &search{space: s, goal: g, best: total{calls: math.Inf(1)}}
+	r := s.newSearch(g)
+	r.run()
+	return r.path, r.best, r.path != nil
+}
+
+// within returns whether a schedule with so many calls keeps a goal.
+func (s *space) within(g goal, calls float64) bool {
+	r := s.newSearch(g)
+	r.enough = calls
+	r.run()
+	return r.path != nil && r.best.calls <= calls
+}
+
+// newSearch returns a search that knows one path: without any tier but those of today beyond.
+func (s *space) newSearch(g goal) *search {
+	r := &search{space: s, goal: g, best: total{calls: math.Inf(1)}, enough: -1}
 	r.prepare()
 	if len(s.beyond) > 0 {
 		if t := s.total(g, s.beyond); t.kept() && s.beyond[0].every <= g.new {
@@ -35,8 +52,7 @@ func (s *space) fewestCalls(g goal) (path []step, cost total, ok bool) {
 			r.path = s.beyond
 		}
 	}
-	r.run()
-	return r.path, r.best, r.path != nil
+	return r
 }
 
 // prepare computes what the goal makes of each part of a schedule.
@@ -208,22 +224,24 @@ func (r *search) schedule(path []place) (list []step) {
 }
 
 const (
-	leastWeight = 1e-3
-	mostWeight  = 1e9
-	weighings   = 16
+	mostWeighings = 20
+	// boundsUsed is how many of the last rests bound a path.
+	boundsUsed = 3
 )
 
-// run searches. First it weighs late against calls until the paths that are cheapest by both come
-// close to the limit: these give a good path, and bounds for all others.
+// run searches. First it weighs late against calls: the weight at which the best path so far that keeps the limit and
+// one that does not are equal shows a better one, or that there is none, which is the least of all
+// paths as they are weighed. That gives a good path and bounds for all others.
 func (r *search) run() {
 	mostLost := 0.0
 	r.starts(func(_ place, cost total) { mostLost = max(mostLost, -cost.lost) })
 	rests := []*rest{r.newRest(1, 0, mostLost)}
-	path, _ := r.cheapest(rests[0])
+	path, least := r.cheapest(rests[0])
 	if path == nil {
 		return
 	}
-	if t := r.offer(path); t.kept() {
+	cheap := r.offer(path)
+	if cheap.kept() || r.enough > 0 && least > r.enough {
 		return // nothing is cheaper
 	}
 	fastest := r.newRest(0, 1, mostLost)
@@ -231,25 +249,30 @@ func (r *search) run() {
 	if path == nil || late > tolerance {
 		return
 	}
-	r.offer(path)
-	low := math.Log(leastWeight)
-	high := math.Log(mostWeight)
-	for range weighings {
-		middle := (low + high) / 2
-		t := r.newRest(1, math.Exp(middle), mostLost)
+	good := r.offer(path)
+	for range mostWeighings {
+		if r.best.calls <= r.enough || good.late >= cheap.late || good.calls <= cheap.calls {
+			break
+		}
+		weight := (good.calls - cheap.calls) / (cheap.late - good.late)
+		t := r.newRest(1, weight, mostLost)
 		rests = append(rests, t)
-		path, _ := r.cheapest(t)
-		if r.offer(path).late <= tolerance {
-			high = middle
+		path, least := r.cheapest(t)
+		if least > r.best.calls*(1-tolerance) || r.enough > 0 && least > r.enough {
+			return
+		}
+		between := r.offer(path)
+		if least >= (cheap.calls+weight*cheap.late)*(1-tolerance) {
+			break
+		}
+		if between.late <= tolerance {
+			good = between
 		} else {
-			low = middle
+			cheap = between
 		}
 	}
-	r.label(append(rests[max(0, len(rests)-boundsUsed):], rests[0]), fastest)
+	r.label(rests[max(0, len(rests)-boundsUsed):], fastest)
 }
-
-// boundsUsed is how many of the last rests bound a path.
-const boundsUsed = 3
 
 // A label is a path to a place.
 type label struct {
@@ -264,11 +287,15 @@ func (r *search) label(rests []*rest, fastest *rest) {
 	var layer [][]int // by place, the labels with so many tiers
 	hopeful := func(l label, n int) bool {
 		k := r.index(l.at)
+		most := r.best.calls * (1 - tolerance)
+		if r.enough > 0 {
+			most = min(most, r.enough*(1+tolerance))
+		}
 		if fastest.bound(l.total, n, k) > tolerance {
 			return false
 		}
 		return !slices.ContainsFunc(rests, func(t *rest) bool {
-			return t.bound(l.total, n, k) >= r.best.calls*(1-tolerance)
+			return t.bound(l.total, n, k) >= most
 		})
 	}
 	add := func(l label, n int) {
@@ -292,7 +319,7 @@ func (r *search) label(rests []*rest, fastest *rest) {
 	places := len(r.every) * len(r.edges)
 	layer = make([][]int, places)
 	r.starts(func(to place, cost total) { add(label{cost, to, -1}, r.most-1) })
-	for n := r.most - 1; n >= 0; n-- {
+	for n := r.most - 1; n >= 0 && r.best.calls > r.enough; n-- {
 		current := layer
 		layer = make([][]int, places)
 		for _, list := range current {

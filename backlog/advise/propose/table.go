@@ -40,9 +40,12 @@ func newTable(c Curve, oldest float64) *table {
 
 // cell returns the index of the last age of the table up to an age.
 func (t *table) cell(age float64) int {
-	const bits = 52 - mantissaBits
-	first := int(math.Float64bits(math.Ldexp(1, youngest)) >> bits)
-	i := int(math.Float64bits(age)>>bits) - first + 1
+	const (
+		mantissa = 52
+		bias     = 1023
+	)
+	// The exponent and the first bits of the mantissa count the cells.
+	i := int(math.Float64bits(age)>>(mantissa-mantissaBits)) - (bias+youngest)*perOctave + 1
 	return min(max(0, i), len(t.ages)-2)
 }
 

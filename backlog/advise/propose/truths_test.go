@@ -172,3 +172,31 @@ func nextTick(list []tiers.Tier, inserted, after time.Time) (first time.Time) {
 	}
 	return first
 }
+
+// playPeak returns the calls of the tick of all tiers: of records that are inserted evenly before it.
+func (w world) playPeak(s *tiers.Schedule) float64 {
+	r := rand.New(rand.NewPCG(8, 1))
+	list := s.Tiers()
+	widest := s.Widest()
+	tick := widest.Next(time.Unix(int64(origin+400*oneDay), 0))
+	calls := 0.0
+	const n = 3000
+	width := widest.MaxAge.Seconds()
+	for i := range n {
+		// As many records of each power of the age.
+		u := (float64(i) + r.Float64()) / float64(n)
+		age := math.Expm1(12*u) / math.Expm1(12) * width
+		weight := 12 * math.Exp(12*u) / math.Expm1(12) * width / float64(n)
+		birth := tick.Add(-time.Duration(age * 1e9))
+		before := -1.0
+		for at := nextTick(list, birth, birth); !at.IsZero() && at.Before(tick); at = nextTick(list, birth, at) {
+			before = at.Sub(birth).Seconds()
+		}
+		share := 1.0
+		if before > 0 {
+			share = broken * (w.poison + (1-w.poison)*w.survive(before))
+		}
+		calls += share * weight
+	}
+	return perHour / 3600 * calls
+}

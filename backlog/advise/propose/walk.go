@@ -303,11 +303,11 @@ func (e *evaluator) walkFigures(list []life) Figures {
 		steps += len(list[few].ages)
 		few++
 	}
-	even := &model{e.main.table, []*group{{high: math.Inf(1)}}}
+	even := &model{table: e.main.table, groups: []*group{{high: math.Inf(1)}}}
 	base := e.numbers(even, list[:few])
 	var drawn []numbers
 	for _, m := range e.drawn {
-		n := e.numbers(&model{m.table, even.groups}, list[:few])
+		n := e.numbers(&model{table: m.table, groups: even.groups}, list[:few])
 		drawn = append(drawn, numbers{
 			calls:  scale(value.calls, n.calls, base.calls),
 			inVain: scale(value.inVain, n.inVain, base.inVain),

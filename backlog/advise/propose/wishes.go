@@ -88,8 +88,12 @@ func newAdviser(in *Inputs, today *tiers.Schedule, w Wishes) *adviser {
 // today's wait, one with half of today's calls. No wish is paid for by what was not said: as few are
 // lost as today, and new records wait no longer than today.
 func Search(in *Inputs, today *tiers.Schedule, w Wishes) Result {
-	a := newAdviser(in, today, w)
-	if in.PerHour <= 0 {
+	return newAdviser(in, today, w).search()
+}
+
+func (a *adviser) search() Result {
+	w := a.wishes
+	if a.perHour <= 0 {
 		return a.keep("no records are inserted")
 	}
 	switch {
@@ -222,17 +226,15 @@ const (
 
 // shortestWait returns the schedule whose p95 is the shortest with so many attempts at a record.
 func (a *adviser) shortestWait(mostCalls float64) (path []step, wait float64, ok bool) {
+	mostCalls *= 1 + tolerance
 	within := func(wait float64) bool {
 		g := a.limits
 		g.wait = wait
-		list, cost, found := a.space.fewestCalls(g)
-		if !found || cost.calls > mostCalls*(1+tolerance) {
-			return false
-		}
-		path = list
-		return true
+		return a.space.within(g, mostCalls)
 	}
-	if !within(math.Inf(1)) {
+	g := a.limits
+	path, cost, ok := a.space.fewestCalls(g)
+	if !ok || cost.calls > mostCalls {
 		return nil, 0, false
 	}
 	longest := slices.Max(a.space.every)
@@ -252,6 +254,8 @@ func (a *adviser) shortestWait(mostCalls float64) (path []step, wait float64, ok
 			low = middle
 		}
 	}
+	g.wait = math.Exp(high)
+	path, _, _ = a.space.fewestCalls(g)
 	return path, a.compute(a.main, path).p95, true
 }
 
@@ -314,7 +318,11 @@ const leastGain = 0.05
 // decide returns the proposal, unless today's schedule keeps all wishes and the gain is noise.
 func (a *adviser) decide(path []step, by gain) Result {
 	p := a.proposal(nameProposed, path)
-	if a.keepsWishes() && a.isNoise(path, p.Figures, by) {
+	noise := a.isNoise(path, p.Figures, by)
+	if by == shorterWait {
+		noise = noise && a.isNoise(path, p.Figures, fewerCalls)
+	}
+	if a.keepsWishes() && noise {
 		return a.keep(a.keepReason(p.Figures, by))
 	}
 	return Result{Kind: Propose, Reasons: []string{a.gainReason(p.Figures)}, Proposals: []Proposal{a.todayProposal(), p}}

@@ -1,0 +1,13 @@
+package propose
+
+import "backlog/tiers"
+
+// SearchUpTo is Search among schedules with so many tiers at most.
+func SearchUpTo(most int, in *Inputs, today *tiers.Schedule, w Wishes) Result {
+	a := newAdviser(in, today, w)
+	a.space.most = most
+	return a.search()
+}
+
+// Evaluator returns a function that is Evaluate for the same inputs.
+func Evaluator(in *Inputs) func(s *tiers.Schedule) Figures { return newEvaluator(in).evaluate }
