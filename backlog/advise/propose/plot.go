@@ -4,14 +4,17 @@ import (
 	"image"
 	"io"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/go-analyze/charts/chartdraw/drawing"
 
 	"backlog/backlog/advise"
 	"backlog/internal/picture"
 	"backlog/tiers"
 )
 
-// The measures of a picture in pixels. Two panels are one above the other.
+// The measures of a picture in pixels. Its panels are one above the other.
 const (
 	plotWidth   = 1200
 	plotLeft    = 100 // left edge of the curves
@@ -21,18 +24,21 @@ const (
 	panelBottom = 340
 )
 
-// Plot draws two panels: the frontier, that is the shortest wait that can be had for so many calls, with
-// the schedules of the advice on it; and the share of the recoverable records that is still broken at an age,
-// within its interval. The format is "svg" or "png".
+// Plot draws what was learned, the share of the recoverable records that is still broken at an age. With proposals,
+// it draws above that the frontier, which is the shortest wait that can be had for so many calls, with the
+// schedules on it; and how often they try a record of an age. The format is "svg" or "png".
 func (a *Advice) Plot(out io.Writer, format string) error {
-	canvas, err := picture.New(format, plotWidth, 2*panelHeight)
+	panels := []func(c *picture.Canvas, top int){a.plotStillBroken}
+	if len(a.Proposals) > 0 {
+		panels = []func(c *picture.Canvas, top int){a.plotFrontier, a.plotIntervals, a.plotStillBroken}
+	}
+	canvas, err := picture.New(format, plotWidth, len(panels)*panelHeight)
 	if err != nil {
 		return err
 	}
-	if len(a.Proposals) > 0 {
-		a.plotFrontier(canvas)
+	for i, draw := range panels {
+		draw(canvas, i*panelHeight)
 	}
-	a.plotStillBroken(canvas, panelHeight)
 	return canvas.Save(out)
 }
 
@@ -109,8 +115,8 @@ func gridLines(c *picture.Canvas, top int, x, y axis, xs, ys []float64, xText, y
 	c.Line(picture.Ink, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))
 }
 
-// plotFrontier draws the upper panel.
-func (a *Advice) plotFrontier(c *picture.Canvas) {
+// plotFrontier draws the waits that can be had, by calls, from top on.
+func (a *Advice) plotFrontier(c *picture.Canvas, top int) {
 	frontier := Frontier(a.inputs, a.question.Schedule, a.question.Wishes)
 	var calls, waits []float64
 	for _, p := range frontier {
@@ -122,10 +128,10 @@ func (a *Advice) plotFrontier(c *picture.Canvas) {
 		waits = append(waits, p.Figures.Wait.P95.Value)
 	}
 	x := newAxis(calls, plotLeft, plotRight)
-	y := newAxis(waits, panelBottom, panelTop)
-	gridLines(c, 0, x, y, roundCounts(), roundWaits(), thousands, roughly)
-	c.Text("95 % of the records that recover wait at most so long for their next attempt, by the calls a day", plotLeft-70, panelTop-20, picture.AlignStart)
-	c.Text("calls a day", (plotLeft+plotRight)/2, panelBottom+42, picture.AlignMiddle)
+	y := newAxis(waits, top+panelBottom, top+panelTop)
+	gridLines(c, top, x, y, roundCounts(), roundWaits(), thousands, roughly)
+	c.Text("95 % of the records that recover wait at most so long for their next attempt, by the calls a day", plotLeft-70, top+panelTop-20, picture.AlignStart)
+	c.Text("calls a day", (plotLeft+plotRight)/2, top+panelBottom+42, picture.AlignMiddle)
 	var line []image.Point
 	for _, p := range frontier {
 		line = append(line, image.Pt(x.at(p.CallsPerDay), y.at(p.WaitP95)))
@@ -135,7 +141,7 @@ func (a *Advice) plotFrontier(c *picture.Canvas) {
 	}
 	for i, p := range a.Proposals {
 		at := image.Pt(x.at(p.Figures.CallsPerDay.Value), y.at(p.Figures.Wait.P95.Value))
-		c.Dot(picture.Colors[2*i%len(picture.Colors)], 5, at)
+		c.Dot(colorOf(i), 5, at)
 		name := p.Name
 		if math.IsInf(p.Figures.Wait.P95.Value, 1) {
 			name += " (never)"
@@ -144,7 +150,116 @@ func (a *Advice) plotFrontier(c *picture.Canvas) {
 	}
 }
 
-// plotStillBroken draws the lower panel, from top on.
+// colorOf returns the colour of the i-th schedule. The one between is that of curves.
+func colorOf(i int) drawing.Color {
+	if i > 0 {
+		i++
+	}
+	return picture.Colors[i%len(picture.Colors)]
+}
+
+// plotIntervals draws how often the schedules try a record of an age, from top on, and beside the proposed one
+// the best interval if any were possible at any age and as many calls were made.
+func (a *Advice) plotIntervals(c *picture.Canvas, top int) {
+	c.Text("How often a record is tried, by its age (dashed: the best if ticks could be at any time, for the calls of the second schedule)", plotLeft-70, top+panelTop-20, picture.AlignStart)
+	var ages, intervals []float64
+	for _, p := range a.Proposals {
+		for _, t := range p.Tiers {
+			ages = append(ages, t.MaxAge.Seconds())
+			intervals = append(intervals, meanInterval(t))
+		}
+	}
+	ages = append(ages, slices.Min(intervals))
+	best := a.bestIntervals()
+	for _, p := range best {
+		intervals = append(intervals, p.every)
+	}
+	x := newAxis(ages, plotLeft, plotRight)
+	y := newAxis(intervals, top+panelBottom, top+panelTop)
+	gridLines(c, top, x, y, ageMarks(), roundWaits(), roughly, roughly)
+	c.Text("age", (plotLeft+plotRight)/2, top+panelBottom+42, picture.AlignMiddle)
+	var line []image.Point
+	for _, p := range best {
+		if x.has(p.upto) {
+			line = append(line, image.Pt(x.at(p.upto), y.at(p.every)))
+		}
+	}
+	if len(line) > 1 {
+		c.Line(picture.Colors[1], 2, picture.Dashes[1], line...)
+	}
+	for i, p := range a.Proposals {
+		c.Line(colorOf(i), 2, nil, stairs(p.Tiers, x, y)...)
+		last := p.Tiers[len(p.Tiers)-1]
+		c.Text(p.Name, x.at(last.MaxAge.Seconds())-6, y.at(meanInterval(last))-6, picture.AlignEnd)
+	}
+}
+
+// stairs returns the line of the intervals of tiers.
+func stairs(list []tiers.Tier, x, y axis) []image.Point {
+	var line []image.Point
+	from := x.from
+	for _, t := range list {
+		to := x.at(t.MaxAge.Seconds())
+		height := y.at(meanInterval(t))
+		line = append(line, image.Pt(from, height), image.Pt(to, height))
+		from = to
+	}
+	return line
+}
+
+// ageMarks are the ages that a picture names, in seconds.
+func ageMarks() []float64 {
+	var list []float64
+	for _, e := range advise.Edges {
+		if isLabeled(e) {
+			list = append(list, e.Seconds())
+		}
+	}
+	return list
+}
+
+// bestIntervals returns the best interval by age for as many failing calls as the proposed schedule makes, in
+// proportion to 1/sqrt(h) with the hazard h of all that are pending (Barlow, Hunter and Proschan 1963,
+// Keller 1974). Where nothing recovers there is no best interval.
+func (a *Advice) bestIntervals() []step {
+	const perFactorOf2 = 8
+	const factor = 1 + 1.0/perFactorOf2
+	p := a.Proposals[min(1, len(a.Proposals)-1)]
+	list, ok := stepsOf(p.schedule())
+	if !ok {
+		return nil
+	}
+	var best []step
+	wanted := 0.0 // calls at the ages that have a best interval
+	got := 0.0    // calls if the interval is 1/sqrt(h)
+	broken := a.inputs.Broken
+	for age := list[0].every; age < min(a.inputs.Oldest.Seconds(), list[len(list)-1].upto); age *= factor {
+		hazard := math.Log(broken(age)/broken(age*factor)) / (age * (factor - 1))
+		if !(hazard > 0) {
+			continue
+		}
+		calls := broken(age) * age * (factor - 1)
+		i := slices.IndexFunc(list, func(t step) bool { return age <= t.upto })
+		wanted += calls / list[i].every
+		got += calls * math.Sqrt(hazard)
+		best = append(best, step{upto: age, every: 1 / math.Sqrt(hazard)})
+	}
+	for i := range best {
+		best[i].every *= got / wanted
+	}
+	return best
+}
+
+// schedule returns the tiers as a schedule.
+func (p *Proposal) schedule() *tiers.Schedule {
+	s := new(tiers.Schedule)
+	for _, t := range p.Tiers {
+		s.Add(t) // it comes from a schedule
+	}
+	return s
+}
+
+// plotStillBroken draws what was learned, from top on.
 func (a *Advice) plotStillBroken(c *picture.Canvas, top int) {
 	c.Text("Share of the records that recover which are still broken, by age (grey: 90 % sure)", plotLeft-70, top+panelTop-20, picture.AlignStart)
 	var ages []float64
@@ -172,10 +287,11 @@ func (a *Advice) plotStillBroken(c *picture.Canvas, top int) {
 		c.Line(picture.Grid, 1, nil, image.Pt(plotLeft, at), image.Pt(plotRight, at))
 		c.Text(thousands(float64(share))+" %", plotLeft-12, at+5, picture.AlignEnd)
 	}
-	for _, e := range advise.Edges {
-		if at := x.at(e.Seconds()); x.has(e.Seconds()) && isLabeled(e) {
+	for _, age := range ageMarks() {
+		if x.has(age) {
+			at := x.at(age)
 			c.Line(picture.Grid, 1, nil, image.Pt(at, top+panelTop), image.Pt(at, top+panelBottom))
-			c.Text(tiers.FormatDuration(e), at, top+panelBottom+20, picture.AlignMiddle)
+			c.Text(roughly(age), at, top+panelBottom+20, picture.AlignMiddle)
 		}
 	}
 	c.Line(picture.Ink, 1, nil, image.Pt(plotLeft, top+panelTop), image.Pt(plotLeft, top+panelBottom), image.Pt(plotRight, top+panelBottom))

@@ -62,5 +62,5 @@ func chance(p float64) string {
 	case p < 1e-6:
 		return "almost no call succeeds"
 	}
-	return fmt.Sprintf("1 call in %s succeeds", rounded(math.Round(1/p)))
+	return fmt.Sprintf("1 call in %.0f succeeds", 1/p)
 }

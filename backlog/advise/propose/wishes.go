@@ -395,13 +395,13 @@ func (a *adviser) three() Result {
 		r.Reasons = append(r.Reasons, name+": "+a.gainReason(p.Figures))
 		r.Proposals = append(r.Proposals, p)
 	}
-	if path, _, ok := a.shortestWait(a.perRecord(calls)); ok {
-		add(nameTodayCalls, path, shorterWait)
-	}
 	g := a.limits
 	g.wait = a.today.Wait.P95.Value * (1 + waitExactness)
-	if path, _, ok := a.space.fewestCalls(g); ok {
+	if path, _, ok := a.space.fewestCalls(g); ok { // the first is the one to use: nobody waits longer, nobody is called more
 		add(nameTodayWait, path, fewerCalls)
+	}
+	if path, _, ok := a.shortestWait(a.perRecord(calls)); ok {
+		add(nameTodayCalls, path, shorterWait)
 	}
 	if noise {
 		return a.keep("no other schedule has the calls of today's and a shorter wait, or its wait and fewer calls, by more than noise")
