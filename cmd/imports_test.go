@@ -257,6 +257,7 @@ var knownToCommands = []string{
 // their path.
 var ownedImports = map[string][]string{
 	"cmd/health.go":  {"backlog/backlog/web"},
+	"cmd/passes.go":  {"backlog/backlog/advise"},
 	"cmd/refresh.go": {"backlog/backlog/retry"},
 	"cmd/simulate":   {"backlog/backlog/simulate"},
 	"cmd/source.go":  {"backlog/backlog/amqp"},

@@ -293,6 +293,19 @@ func newestLines(path string, size int64) ([]byte, error) {
 	return b[:bytes.LastIndexByte(b, '\n')+1], err
 }
 
+// OpenPasses opens the whole file of passes, which may have 32 MiB. If there is none, the error is
+// [fs.ErrNotExist].
+func (f *File) OpenPasses() (io.ReadCloser, error) {
+	if f.Path == "" {
+		return nil, fs.ErrNotExist
+	}
+	file, _, err := openRegular(f.passesPath())
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
 // Passes returns the last passes, the newest last. Lines that cannot be read are left out.
 func (f *File) Passes() (list []watch.Pass, err error) {
 	if f.Path == "" {
