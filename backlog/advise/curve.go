@@ -46,6 +46,13 @@ func (c *curve) set(rates []float64) {
 	}
 }
 
+// withRates returns a curve of the same segments and slopes with other rates.
+func (c *curve) withRates(rates []float64) *curve {
+	other := &curve{ends: c.ends, slopes: c.slopes, sums: make([]float64, len(c.ends))}
+	other.set(rates)
+	return other
+}
+
 // segment returns the segment that an age is in.
 func (c *curve) segment(age float64) int { return max(1, sort.SearchFloat64s(c.ends, age)) }
 

@@ -34,12 +34,9 @@ func (l *learner) estimate(m *Model) {
 	random := rand.New(rand.NewPCG(1976, 1978))
 	spread := l.spread()
 	start := l.startOfDraws()
-	drawn := newCurve(0)
-	drawn.ends = l.curve.ends
-	drawn.slopes = l.curve.slopes
-	drawn.sums = make([]float64, len(drawn.ends))
 	for range draws {
-		drawn.set(maximize(l.exposures, l.draw(random, spread), start))
+		drawn := l.curve.withRates(maximize(l.exposures, l.draw(random, spread), start))
+		m.drawn = append(m.drawn, drawn)
 		f := l.figures(drawn, m.Oldest)
 		failures = append(failures, f.failures)
 		forGood = append(forGood, f.forGood())

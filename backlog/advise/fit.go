@@ -60,7 +60,15 @@ type Model struct {
 
 	Outages []Outage // oldest first
 
-	curve *curve
+	PerHour        float64 // records that were new
+	CallsPerDay    float64 // attempts, those in outages included
+	CallsPerSecond float64 // of a pass under way; 0: no pass had enough attempts
+	Healing        Healing
+
+	curve    *curve
+	drawn    []*curve             // from which the intervals are
+	slots    []*Slots             // by segment of the curve; nil: even
+	recovery [SlotsPerDay]float64 // how many recoveries there were in each slot, at any age
 }
 
 // Broken returns the share of all records that are broken at an age.
@@ -69,6 +77,15 @@ func (m *Model) Broken(age time.Duration) float64 {
 		return 0
 	}
 	return m.curve.broken(age.Seconds())
+}
+
+// Drawn returns curves that are about as likely as that of [Model.Broken]. Their ages are in seconds.
+func (m *Model) Drawn() []func(age float64) float64 {
+	list := make([]func(age float64) float64, len(m.drawn))
+	for i, c := range m.drawn {
+		list[i] = c.broken
+	}
+	return list
 }
 
 // Hazard returns at an age the share of the broken records, those that never recover included, that recover
@@ -226,4 +243,7 @@ func (l *learner) describe(m *Model) {
 	}
 	m.Outages = l.outages()
 	m.curve = l.curve
+	l.count(m)
+	l.clock(m)
+	m.Healing = l.healing()
 }

@@ -139,6 +139,9 @@ func TestTruthOfManySeeds(t *testing.T) {
 			if len(m.Outages) != len(w.down) {
 				outages[name]++
 			}
+			if m.Healing == advise.HealingByTries {
+				t.Errorf("%s, seed %d: tries heal", name, seed+1)
+			}
 			if held[name] == nil {
 				held[name] = make(map[time.Duration]uint64)
 				asked[name] = make(map[time.Duration]uint64)

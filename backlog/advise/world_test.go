@@ -63,6 +63,7 @@ type world struct {
 	delay  func(failures int) float64               // of a policy; nil: each tick tries what failed
 	aborts float64                                  // the share of the records that a pass in an outage, or one that is cut, does not reach
 	cut    func(i int) bool                         // whether the pass is cut; nil: none is
+	tries  float64                                  // the chance that an attempt at a broken record heals it; 0: time does
 	seed   uint64
 }
 
@@ -210,7 +211,11 @@ func (w *world) play() []advise.Pass {
 				counts[i][band].Waited += age - last
 				counts[i][band].Aged += age
 			}
-			if age >= record.recovers && !down[i] {
+			healed := age >= record.recovers
+			if w.tries > 0 && record.recovers > 0 {
+				healed = r.Float64() < w.tries
+			}
+			if healed && !down[i] {
 				t.Succeeded++
 				break
 			}
