@@ -109,7 +109,7 @@ func (r *run) simulateRecords(records []Record) {
 		r.reportProgress(i - len(countable))
 		rec := &records[i]
 		r.minute(rec.Inserted).added++
-		neverSucceeds := rec.Poison || r.workload.Success == 0
+		neverSucceeds := !r.workload.canSucceed(rec)
 		ageDecides := r.Policy == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero()
 		if neverSucceeds && ageDecides && r.Observe == nil {
 			countable = append(countable, rec.Inserted.UnixNano())
@@ -184,8 +184,7 @@ func (r *run) countDeath(at time.Time, rec *Record) {
 	r.report.Dead++
 	r.report.Series[r.bucketIndex(at)].Dead++
 	r.minute(at).removed++
-	couldSucceed := !rec.Poison && r.workload.Success > 0
-	if couldSucceed && at.After(from) && r.outages.overlap(rec.Inserted, at) {
+	if r.workload.canSucceed(rec) && at.After(from) && r.outages.overlap(rec.Inserted, at) {
 		r.report.Lost++
 	}
 }
@@ -267,7 +266,13 @@ func (r *run) simulateRecord(i int, rec *Record) {
 
 // succeeds reports whether the n-th attempt at a record, from 1, succeeds.
 func (r *run) succeeds(rec *Record, n int, at time.Time) bool {
-	return !r.outages.active(at) && !rec.Poison && roll(rec.Seed, 2*n) < r.workload.Success
+	if rec.Poison || r.outages.active(at) {
+		return false
+	}
+	if r.workload.Learned != nil {
+		return r.workload.hasRecovered(rec, at)
+	}
+	return roll(rec.Seed, 2*n) < r.workload.Success
 }
 
 // delayRoll returns the random number by which the delay after the n-th attempt is drawn.
