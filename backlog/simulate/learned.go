@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math/rand/v2"
+	"sort"
 	"time"
 )
 
@@ -31,6 +32,20 @@ func (w *Workload) rank(rec *Record) float64 {
 // hasRecovered reports whether the record has recovered at a time.
 func (w *Workload) hasRecovered(rec *Record, at time.Time) bool {
 	return w.Learned.at(at.Sub(rec.Inserted)) <= w.rank(rec)
+}
+
+// recovery returns the least age at which the record has recovered. ok is false if it never recovers.
+func (w *Workload) recovery(rec *Record) (age time.Duration, ok bool) {
+	rank := w.rank(rec)
+	if w.Learned.at(0) <= rank {
+		return 0, true
+	}
+	if w.Learned.at(w.Learned.Oldest) > rank {
+		return 0, false
+	}
+	return time.Duration(sort.Search(int(w.Learned.Oldest), func(age int) bool {
+		return w.Learned.at(time.Duration(age)) <= rank
+	})), true
 }
 
 // neverRecovers reports whether the record is still broken at the oldest age that is known.
