@@ -116,7 +116,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
 		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
-		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder)
+		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder) || s.folder == "backlog/simulate" && s.test
 	case s.folder == "backlog/advise/propose":
 		return slices.Contains([]string{"tiers", "backlog", "backlog/retry", "backlog/inspect", "internal/picture"}, imported) || s.test && imported != "cmd"
 	case s.folder == "backlog/inspect" && s.test:
@@ -268,7 +268,7 @@ var ownedImports = map[string][]string{
 	"cmd/health.go":  {"backlog/backlog/web"},
 	"cmd/passes.go":  {"backlog/backlog/advise"},
 	"cmd/refresh.go": {"backlog/backlog/retry"},
-	"cmd/simulate":   {"backlog/backlog/simulate", "backlog/internal/picture"},
+	"cmd/simulate":   {"backlog/backlog/simulate", "backlog/backlog/advise", "backlog/internal/picture"},
 	"cmd/source.go":  {"backlog/backlog/amqp"},
 	"cmd/web.go":     {"backlog/backlog/web"},
 	"cmd/worker.go":  {"backlog/backlog/amqp"},
@@ -309,6 +309,7 @@ var clocks = map[string]string{
 	"backlog/handler/http/http.go":   "the default of Now",
 	"backlog/handler/exec/exec.go":   "how long the output of a program that has ended is waited for: likewise",
 	"backlog/handler/redis/redis.go": "how long a connection was idle and a write may take: time that passes",
+	"backlog/simulate/learned.go":    "random numbers by a seed: likewise",
 	"backlog/simulate/workload.go":   "random numbers by a seed: always the same ones",
 	"backlog/advise/estimate.go":     "likewise",
 	"backlog/amqp/session.go":        "the node to begin with, and how long a close may take: time that passes",

@@ -32,6 +32,7 @@ type SimulateOptions struct {
 	Inserted time.Time
 	Seed     uint64
 	WorkloadOptions
+	LearnedOptions
 
 	Live   bool
 	Assume string
@@ -77,6 +78,7 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	length := durationBetween(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
 	f.Var(&parsedFlag[time.Duration]{target: &o.For, parse: length}, "for", "how long the simulation lasts: `DURATION` (default: a workload 7d, --live 24h)")
 	f.Var(&parsedFlag[time.Time]{&o.From, firstMonday.Format(time.RFC3339), parseMoment}, "from", "when the simulation begins: `TIME`, RFC 3339")
+	o.LearnedOptions.addFlags(f)
 	upToADay := durationBetween(0, 24*time.Hour, "a duration up to a day; write it as in 200ms")
 	f.Var(&parsedFlag[time.Duration]{&o.CallTime, "0s", upToADay}, "call-time", "how long each call takes, `DURATION` such as 200ms, so that passes may overlap")
 	f.StringArrayVar(&o.Down, "down", nil, "a time in which backlog does not run, as `DURATION+DURATION`: 6h+2h begins after 6h and lasts 2h; may be repeated")
@@ -112,6 +114,7 @@ var questions = []struct{ name, flags string }{
 	{"--arrivals", "arrivals poison success outage from now for call-time down compare diff plot csv"},
 	{"--live", "live assume now for call-time down compare diff plot csv"},
 	{"--life", "life inserted now"},
+	{"--learned", "learned passes arrivals from now for call-time down compare diff plot csv"},
 	{"--attempts", "attempts"},
 	{"the policy refresh", "attempts from now call-time"},
 }
@@ -119,6 +122,11 @@ var questions = []struct{ name, flags string }{
 // checkFlags returns an error if a given flag has no effect on the answer to the question, or if two
 // flags exclude each other.
 func checkFlags(flags *pflag.FlagSet, question string) (err error) {
+	for _, replaced := range []string{"poison", "success", "outage"} {
+		if question == "--learned" && flags.Changed(replaced) {
+			return usagef("--learned and --%s exclude each other: give one of them", replaced)
+		}
+	}
 	flags.Visit(func(f *pflag.Flag) {
 		err = cmp.Or(err, checkFlag(f.Name, question))
 	})
@@ -153,9 +161,12 @@ func checkFlag(name, question string) error {
 }
 
 func runSimulate(ctx context.Context, o SimulateOptions, g *globalOptions, f *pflag.FlagSet) error {
-	if o.Live || o.Arrivals != "" {
+	if o.Live || o.Learned || o.Arrivals != "" {
 		question := "--arrivals"
-		if o.Arrivals == "" {
+		switch {
+		case o.Learned:
+			question = "--learned"
+		case o.Arrivals == "":
 			question = "--live"
 		}
 		if o.Live && o.Arrivals != "" {
@@ -234,7 +245,7 @@ func (o *SimulateOptions) life(ctx context.Context, g *globalOptions, name strin
 	return errors.Join(o.printLife(g, name, l, false), errIncomplete)
 }
 
-// workload simulates many records, modelled ones or the pending ones of the table. It parses all flags
+// workload simulates many records: modelled ones, learned ones or the pending ones of the table. It parses all flags
 // and reads all files before it starts.
 func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error {
 	w, err := o.parse()
@@ -255,6 +266,11 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error 
 	}
 	if _, err := picture.Format(o.Plot); o.Plot != "" && err != nil {
 		return usagef("--plot: %w", err)
+	}
+	if o.Learned {
+		if err := o.learn(g, cfg, w); err != nil {
+			return err
+		}
 	}
 	if o.Live {
 		err := g.readRows(ctx, cfg, w)
@@ -354,7 +370,8 @@ func (o *SimulateOptions) candidates(
 	return list, nil
 }
 
-// parse returns the workload that --arrivals models or, with --live, one without records.
+// parse returns the workload that --arrivals models, one that is still to be learned, or, with --live, one
+// without records.
 func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 	length := 7 * 24 * time.Hour
 	if o.Live {
@@ -366,6 +383,9 @@ func (o *SimulateOptions) parse() (w *simulate.Workload, err error) {
 		if err := w.Assume(o.Assume); err != nil {
 			return nil, usagef("--assume: %w", err)
 		}
+		return w, nil
+	}
+	if o.Learned && o.Arrivals == "" {
 		return w, nil
 	}
 	if err := w.SetArrivals(o.Arrivals); err != nil {

@@ -16,3 +16,6 @@ var (
 
 // SetCallTime has every call take a time of its own.
 func (o *Options) SetCallTime(of func(record, try int) time.Duration) { o.callTime = of }
+
+// HasRecovered reports whether a record has recovered.
+func (w *Workload) HasRecovered(r *Record, at time.Time) bool { return w.hasRecovered(r, at) }

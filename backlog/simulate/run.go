@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"backlog/backlog"
@@ -97,10 +96,10 @@ func Run(ctx context.Context, w *Workload, o Options) (*Report, error) {
 	return r.report, err
 }
 
-// simulateRecords simulates each record alone. Records that never succeed are counted tick by
-// tick rather than followed one by one where age alone decides when they are tried.
+// simulateRecords simulates each record alone. Where age alone decides when a record is tried, and it is known
+// from when on attempts succeed, it is counted tick by tick with others rather than followed.
 func (r *run) simulateRecords(records []Record) {
-	var countable []int64 // times of insertion
+	var countable []*Record
 	for i := range records {
 		if i%1024 == 0 && r.ctx.Err() != nil {
 			r.report.Records = i
@@ -109,16 +108,15 @@ func (r *run) simulateRecords(records []Record) {
 		r.reportProgress(i - len(countable))
 		rec := &records[i]
 		r.minute(rec.Inserted).added++
-		neverSucceeds := rec.Poison || r.workload.Success == 0
+		isKnown := !r.workload.canSucceed(rec) || r.workload.Learned != nil
 		ageDecides := r.Policy == nil && !rec.Inserted.IsZero() && rec.Eligible.IsZero() && rec.Expires.IsZero()
-		if neverSucceeds && ageDecides && r.Observe == nil {
-			countable = append(countable, rec.Inserted.UnixNano())
+		if isKnown && ageDecides && r.Observe == nil {
+			countable = append(countable, rec)
 			continue
 		}
 		r.simulateRecord(i, rec)
 	}
-	slices.Sort(countable)
-	r.countFailing(countable)
+	r.countTogether(countable)
 }
 
 // bucketIndex returns the index of the bucket that holds the time. Times before the workload
@@ -184,8 +182,7 @@ func (r *run) countDeath(at time.Time, rec *Record) {
 	r.report.Dead++
 	r.report.Series[r.bucketIndex(at)].Dead++
 	r.minute(at).removed++
-	couldSucceed := !rec.Poison && r.workload.Success > 0
-	if couldSucceed && at.After(from) && r.outages.overlap(rec.Inserted, at) {
+	if r.workload.canSucceed(rec) && at.After(from) && r.outages.overlap(rec.Inserted, at) {
 		r.report.Lost++
 	}
 }
@@ -267,7 +264,13 @@ func (r *run) simulateRecord(i int, rec *Record) {
 
 // succeeds reports whether the n-th attempt at a record, from 1, succeeds.
 func (r *run) succeeds(rec *Record, n int, at time.Time) bool {
-	return !r.outages.active(at) && !rec.Poison && roll(rec.Seed, 2*n) < r.workload.Success
+	if rec.Poison || r.outages.active(at) {
+		return false
+	}
+	if r.workload.Learned != nil {
+		return r.workload.hasRecovered(rec, at)
+	}
+	return roll(rec.Seed, 2*n) < r.workload.Success
 }
 
 // delayRoll returns the random number by which the delay after the n-th attempt is drawn.
@@ -306,51 +309,6 @@ func (r *run) expiry(rec *Record) time.Time {
 		return rec.Expires
 	}
 	return earliest(rec.Inserted.Add(r.widest), rec.Expires)
-}
-
-// countFailing counts the attempts at records that never succeed, given by their times of
-// insertion in ascending order. Each tick tries all of them that its tier is wide enough for.
-func (r *run) countFailing(inserted []int64) {
-	oldest := make([]int, len(r.tiers)) // for each tier, the index of the oldest record that it still takes
-	next := make([]time.Time, len(r.tiers))
-	for i, t := range r.tiers {
-		next[i] = t.Next(r.workload.From)
-	}
-	insertedByNow := 0 // the number of records; the tick tries those with smaller indexes
-	for len(inserted) > 0 && r.ctx.Err() == nil {
-		at := slices.MinFunc(next, time.Time.Compare)
-		if at.After(r.workload.To) {
-			break
-		}
-		widest := 0 // the index of the widest tier that ticks now: the tiers are in the order of their ages
-		for i, t := range r.tiers {
-			if next[i].Equal(at) {
-				widest = i
-				next[i] = t.Next(at)
-			}
-		}
-		now := at.UnixNano()
-		for insertedByNow < len(inserted) && inserted[insertedByNow] < now {
-			insertedByNow++
-		}
-		r.reportProgressAt(at, len(inserted))
-		first := oldest[widest]
-		limit := now - int64(r.tiers[widest].MaxAge)
-		for first < insertedByNow && inserted[first] < limit {
-			first++
-		}
-		oldest[widest] = first
-		if attempts := insertedByNow - first; attempts > 0 {
-			allFail := attempts
-			r.countAttempts(at, attempts, allFail)
-		}
-	}
-	if r.ctx.Err() != nil {
-		return
-	}
-	for _, at := range inserted {
-		r.countExpiry(&Record{Inserted: time.Unix(0, at), Poison: true}, r.workload.To)
-	}
 }
 
 // A minute counts the calls that begin in it, and the records that are added to and removed

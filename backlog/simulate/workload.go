@@ -28,6 +28,9 @@ type Workload struct {
 	Outages []Outage
 	Seed    uint64 // the same seed gives the same records and the same luck
 
+	// Learned, if not nil, decides which attempts succeed, instead of Poison and Success.
+	Learned *Behavior
+
 	// Records, if not nil, replaces the stream. It is in the order of insertion.
 	Records []Record
 	Skipped int // rows of a table that are not in Records, because no pass takes them
@@ -78,12 +81,21 @@ func (w *Workload) records(ctx context.Context) []Record {
 		if len(list)%4096 == 0 && ctx.Err() != nil {
 			return list
 		}
-		list = append(list, Record{
+		r := Record{
 			Inserted: w.From.Add(time.Duration(at)),
 			Poison:   random.Float64() < w.Poison,
 			Seed:     random.Uint64(),
-		})
+		}
+		if w.Learned != nil {
+			r.Poison = w.neverRecovers(&r)
+		}
+		list = append(list, r)
 	}
+}
+
+// canSucceed reports whether any attempt at the record can succeed.
+func (w *Workload) canSucceed(rec *Record) bool {
+	return !rec.Poison && (w.Learned != nil || w.Success > 0)
 }
 
 // ReadRows sets Records to the rows of a table, without those that no pass takes for want of a
@@ -188,7 +200,12 @@ func (w *Workload) SetArrivals(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q %w", rate, err)
 	}
-	w.PerHour = n * (time.Hour.Seconds() / per.Seconds())
+	return w.SetPerHour(n * (time.Hour.Seconds() / per.Seconds()))
+}
+
+// SetPerHour sets PerHour. From and To are set before.
+func (w *Workload) SetPerHour(n float64) error {
+	w.PerHour = n
 	if total := w.PerHour * w.To.Sub(w.From).Hours(); total > maxRecords {
 		return fmt.Errorf("%.0f records are too many; 20,000,000 are the most", total)
 	}
