@@ -59,8 +59,8 @@ func parseCallRate(text string) (float64, error) {
 	return n * (time.Hour.Seconds() / per.Seconds()), nil
 }
 
-// fewMegabytes has the garbage collector run more often. All passes are in memory at once, and nothing else is
-// done meanwhile.
+// fewMegabytes has the garbage collector run more often. All passes are in memory at once, and the
+// program does nothing else.
 const fewMegabytes = 25
 
 func runAdvise(o AdviseOptions, g *globalOptions) error {

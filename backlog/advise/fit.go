@@ -76,7 +76,7 @@ func (m *Model) Broken(age time.Duration) float64 {
 	return m.curve.broken(age.Seconds())
 }
 
-// Drawn returns curves that are about as likely as that of [Model.Broken]. Their ages are in seconds.
+// Drawn returns curves that are about as likely as the curve of [Model.Broken]. Their ages are in seconds.
 func (m *Model) Drawn() []func(age float64) float64 {
 	list := make([]func(age float64) float64, len(m.drawn))
 	for i, c := range m.drawn {

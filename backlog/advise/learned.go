@@ -164,7 +164,7 @@ const (
 )
 
 // Missing returns what is missing until a schedule can be proposed, and about how many more days that takes. There
-// are no reasons if nothing is missing. The days are infinite if they cannot be told.
+// are no reasons if nothing is missing. The days are infinite if they are not known.
 func (m *Model) Missing() (reasons []string, days float64) {
 	if m.Days < EnoughDays {
 		reasons = append(reasons, fmt.Sprintf("the passes are of %.1f days, and a week is needed", m.Days))

@@ -77,7 +77,7 @@ type World struct {
 // A Tier is one of a schedule, in seconds.
 type Tier struct{ MaxAge, Every float64 }
 
-// ExampleTiers are those of schedule.example.yaml.
+// ExampleTiers are the tiers of schedule.example.yaml.
 var ExampleTiers = []Tier{
 	{Day, 5 * Minute}, {7 * Day, Hour}, {14 * Day, 12 * Hour}, {30 * Day, Day}, {180 * Day, 4 * Day}, {360 * Day, 8 * Day},
 }
@@ -194,89 +194,122 @@ func (w *World) Records() []Record {
 
 // Play returns the passes of the world.
 func (w *World) Play() []advise.Pass {
-	r := rand.New(rand.NewPCG(w.Seed, 2))
-	edges := make([]float64, len(advise.Edges))
-	for i, e := range advise.Edges {
-		edges[i] = e.Seconds()
+	p := w.newPlay()
+	for _, r := range w.Records() {
+		p.tryRecord(r)
 	}
+	return p.countedPasses()
+}
+
+// A play is a world under way. Its slices have an element for each tick of the narrowest tier.
+type play struct {
+	*World
+	random *rand.Rand
+	passes []advise.Pass // MaxAge 0: there is none
+	counts [][]advise.Counts
+	down   []bool
+}
+
+// newPlay returns the play of the world before its records are tried.
+func (w *World) newPlay() *play {
 	every := w.Tiers[0].Every
 	ticks := int(float64(w.Days)*Day/every) + 1
-	passes := make([]advise.Pass, ticks)
-	counts := make([][]advise.Counts, ticks)
-	maxAges := make([]float64, ticks)
-	down := make([]bool, ticks)
-	runs := make([]bool, ticks)
-	for i := range runs {
-		runs[i] = w.Ticks == nil || w.Ticks(r, float64(i)*every)
+	p := &play{
+		World:  w,
+		random: rand.New(rand.NewPCG(w.Seed, 2)),
+		passes: make([]advise.Pass, ticks),
+		counts: make([][]advise.Counts, ticks),
+		down:   make([]bool, ticks),
 	}
-	for i := range passes {
+	for i := range p.passes {
 		at := float64(i) * every
-		for _, t := range w.Tiers {
-			if runs[i] && math.Mod(float64(Start.Unix())+at, t.Every) == 0 {
-				maxAges[i] = t.MaxAge
-			}
+		maxAge := 0.0
+		if w.Ticks == nil || w.Ticks(p.random, at) {
+			maxAge = w.maxAgeAt(at)
 		}
-		down[i] = w.IsDown(at)
-		counts[i] = make([]advise.Counts, len(edges)+1)
-		passes[i] = advise.Pass{
+		p.down[i] = w.IsDown(at)
+		p.counts[i] = make([]advise.Counts, len(advise.Edges)+1)
+		p.passes[i] = advise.Pass{
 			Started:  Start.Add(time.Duration(at) * time.Second),
-			MaxAge:   time.Duration(maxAges[i]) * time.Second,
-			Complete: (!down[i] || w.Aborts == 0) && (w.Cut == nil || !w.Cut(i)),
+			MaxAge:   time.Duration(maxAge) * time.Second,
+			Complete: (!p.down[i] || w.Aborts == 0) && (w.Cut == nil || !w.Cut(i)),
 			HasAges:  true,
 		}
 	}
-	for _, record := range w.Records() {
-		inserted := record.Inserted
-		lane := advise.Fresh
-		band := 0
-		failures := 0
-		last := 0.0 // the age at the last attempt
-		for i := int(inserted/every) + 1; i < ticks; i++ {
-			age := float64(i)*every - inserted
-			if age > maxAges[i] { // or there is no pass
-				continue
-			}
-			if !passes[i].Complete && r.Float64() < w.Aborts {
-				continue
-			}
-			if w.Delay != nil && failures > 0 && age < last+w.Delay(failures) {
-				continue
-			}
-			for band < len(edges) && age > edges[band] {
-				band++
-			}
-			t := &counts[i][band].Lanes[lane]
-			t.Tried++
-			if lane == advise.Failed {
-				counts[i][band].Waited += age - last
-				counts[i][band].Aged += age
-			}
-			healed := age >= record.Recovers
-			if w.Tries > 0 && record.Recovers > 0 {
-				healed = r.Float64() < w.Tries
-			}
-			if healed && !down[i] {
-				t.Succeeded++
-				break
-			}
-			lane = advise.Failed
-			failures++
-			last = age
+	return p
+}
+
+// maxAgeAt returns the age up to which the widest tier that ticks at a time tries records; 0: none ticks.
+func (w *World) maxAgeAt(at float64) float64 {
+	maxAge := 0.0
+	for _, t := range w.Tiers {
+		if math.Mod(float64(Start.Unix())+at, t.Every) == 0 {
+			maxAge = t.MaxAge
 		}
 	}
-	for i := range passes {
-		for b, c := range counts[i] {
-			if c.Lanes[0].Tried+c.Lanes[1].Tried > 0 {
-				c.Band = b
-				if w.Delay == nil {
-					c.Waited = -1
-					c.Aged = -1
-				}
-				passes[i].Bands = append(passes[i].Bands, c)
+	return maxAge
+}
+
+// tryRecord counts the attempts at a record.
+func (p *play) tryRecord(r Record) {
+	every := p.Tiers[0].Every
+	lane := advise.Fresh
+	failures := 0
+	last := 0.0 // the age at the last attempt
+	band := 0
+	for i := int(r.Inserted/every) + 1; i < len(p.passes); i++ {
+		age := float64(i)*every - r.Inserted
+		switch {
+		case age > p.passes[i].MaxAge.Seconds(): // or there is no pass
+			continue
+		case !p.passes[i].Complete && p.random.Float64() < p.Aborts:
+			continue
+		case p.Delay != nil && failures > 0 && age < last+p.Delay(failures):
+			continue
+		}
+		for band < len(advise.Edges) && age > advise.Edges[band].Seconds() {
+			band++
+		}
+		c := &p.counts[i][band]
+		c.Lanes[lane].Tried++
+		if lane == advise.Failed {
+			c.Waited += age - last
+			c.Aged += age
+		}
+		if p.succeeds(r, age) && !p.down[i] {
+			c.Lanes[lane].Succeeded++
+			return
+		}
+		lane = advise.Failed
+		failures++
+		last = age
+	}
+}
+
+// succeeds reports whether an attempt at a record of an age succeeds.
+func (p *play) succeeds(r Record, age float64) bool {
+	if p.Tries > 0 && r.Recovers > 0 {
+		return p.random.Float64() < p.Tries
+	}
+	return age >= r.Recovers
+}
+
+// countedPasses returns the passes with their counts.
+func (p *play) countedPasses() []advise.Pass {
+	for i := range p.passes {
+		for band, c := range p.counts[i] {
+			if c.Lanes[advise.Fresh].Tried+c.Lanes[advise.Failed].Tried == 0 {
+				continue
 			}
+			c.Band = band
+			if p.Delay == nil { // the rows do not tell
+				c.Waited = -1
+				c.Aged = -1
+			}
+			p.passes[i].Bands = append(p.passes[i].Bands, c)
 		}
 	}
-	return slices.DeleteFunc(passes, func(p advise.Pass) bool { return p.MaxAge == 0 })
+	return slices.DeleteFunc(p.passes, func(p advise.Pass) bool { return p.MaxAge == 0 })
 }
 
 // AgesOf returns what passes write of some counts.

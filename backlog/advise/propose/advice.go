@@ -11,11 +11,11 @@ import (
 	"backlog/tiers"
 )
 
-// An Advice is what an operator is told.
+// An Advice is what an operator gets to know.
 type Advice struct {
 	Kind     Kind           `json:"advice"`
 	Reasons  []string       `json:"reasons"`
-	WaitDays *advise.Number `json:"wait_days"` // until enough is known; null: nothing is missing, or it cannot be told
+	WaitDays *advise.Number `json:"wait_days"` // until enough is known; null: nothing is missing, or it is not known
 	Warnings []string       `json:"warnings"`
 	Learned  advise.Learned `json:"learned"`
 
@@ -77,7 +77,7 @@ func Advise(m *advise.Model, q Question) *Advice {
 	if m.Healing == advise.HealingByTries {
 		a.Kind = Impossible
 		a.Proposals = a.Proposals[:1]
-		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule can be told to be better")
+		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
 		return a
 	}
 	a.Kind = r.Kind
@@ -133,10 +133,10 @@ func tooWide(f Figures) (reason string, factor float64) {
 	return "", 0
 }
 
-// mostFactor bounds how much longer an operator is told to wait: an interval may have no end.
+// mostFactor bounds how much longer an operator has to wait: an interval may have no end.
 const mostFactor = 10
 
-// concentrated is the share of the recoveries that come in three hours of a day if an operator is told so.
+// concentrated is the share of the recoveries that come in three hours of a day if a warning says so.
 const concentrated = 0.5
 
 // warnings returns what should be known of a model before it is believed.

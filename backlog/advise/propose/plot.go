@@ -150,7 +150,7 @@ func (a *Advice) plotFrontier(c *picture.Canvas, top int) {
 	}
 }
 
-// colorOf returns the colour of the i-th schedule. The one between is that of curves.
+// colorOf returns the colour of the i-th schedule. Curves have the colour between.
 func colorOf(i int) drawing.Color {
 	if i > 0 {
 		i++

@@ -187,7 +187,7 @@ func tierYAML(t tiers.Tier) string {
 // MarshalJSON implements [json.Marshaler].
 func (p Proposal) MarshalJSON() ([]byte, error) {
 	type tier struct {
-		Name     string `json:"name,omitempty"` // unless it is that of the age
+		Name     string `json:"name,omitempty"` // unless it is made from the age
 		MaxAge   string `json:"max_age"`
 		Every    string `json:"every,omitempty"`
 		Offset   string `json:"offset,omitempty"`
