@@ -27,11 +27,11 @@ type ending struct {
 	possible bool
 }
 
-// fewestCalls returns the schedule with the fewest calls that keeps a goal.
-func (s *space) fewestCalls(g goal) (path []step, cost total, ok bool) {
+// fewestCalls returns the schedule with the fewest calls that keeps a goal, nil if there is none.
+func (s *space) fewestCalls(g goal) (path []step, cost total) {
 	r := s.newSearch(g)
 	r.run()
-	return r.path, r.best, r.path != nil
+	return r.path, r.best
 }
 
 // within returns whether a schedule with so many calls keeps a goal.

@@ -123,16 +123,6 @@ type total struct{ calls, late, lost float64 }
 
 func (t total) plus(o total) total { return total{t.calls + o.calls, t.late + o.late, t.lost + o.lost} }
 
-// A goal is what is asked of a schedule.
-type goal struct {
-	wait float64 // that lateShare exceeds at most; +Inf: any
-	lost float64 // share of the recoverable first failures that are lost at most
-	new  float64 // the longest interval of the first tier
-}
-
-// lateShare is the share of the recoverable first failures that may wait longer than asked for.
-const lateShare = 0.05
-
 // allowed returns what the first interval allows.
 func (s *space) allowed(g goal, first float64) total {
 	recoverable := s.model.recoverable(first)

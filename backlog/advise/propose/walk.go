@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -17,8 +18,8 @@ const (
 	period = 28 * day
 
 	// mostSteps bounds how many attempts are walked. Of at least leastBirths records all are.
-	mostSteps   = 200_000
-	mostBirths  = 1000
+	mostSteps   = 60_000
+	mostBirths  = 500
 	leastBirths = 32
 
 	// drawnSteps is mostSteps of each drawn curve.
@@ -122,11 +123,11 @@ type life struct {
 // A chain appends the ages at which the n-th record of a walk is tried.
 type chain func(ages []float64, n int, inserted float64) []float64
 
-// lives returns the lives of a sample of records, evenly inserted.
-func lives(attempts chain) []life {
+// lives returns the lives of a sample of records, evenly inserted, with about so many attempts at most.
+func lives(attempts chain, most int) []life {
 	var list []life
 	steps := 0
-	for n := 0; n < mostBirths && (n < leastBirths || steps < mostSteps); n++ {
+	for n := 0; n < mostBirths && (n < leastBirths || steps < most); n++ {
 		_, part := math.Modf(float64(n) * walkedRatio)
 		inserted := start + math.Floor(part*period) + 0.5
 		ages := attempts(nil, n, inserted)
@@ -182,15 +183,7 @@ func (m *model) walk(list []life) *walked {
 		w.recoverable += c.at(l.ages[0]) - c.at(m.oldest)
 		w.missed += max(0, c.at(before)-c.at(m.oldest))
 	}
-	slices.SortStableFunc(w.gaps, func(a, b gap) int {
-		switch x, y := a.to-a.from, b.to-b.from; {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(w.gaps, func(a, b gap) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
 	return w
 }
 
@@ -273,9 +266,9 @@ func (m *model) curveOf(inserted float64) *curveOf {
 }
 
 // walkSchedule returns the figures of any schedule.
-func (e *evaluator) walkSchedule(s *tiers.Schedule) Figures {
+func (e *evaluator) walkSchedule(s *tiers.Schedule) (Figures, []numbers) {
 	list := newTickers(s)
-	f := e.walkFigures(lives(scheduled(list)))
+	f, drawn := e.walkFigures(lives(scheduled(list), mostSteps))
 	f.NewWait = longestWait(s)
 	var steps []step
 	for _, k := range list {
@@ -289,12 +282,12 @@ func (e *evaluator) walkSchedule(s *tiers.Schedule) Figures {
 		}
 		return last - inserted, true
 	})
-	return f
+	return f, drawn
 }
 
 // walkFigures returns the figures that do not depend on how ticks are made. The intervals come from fewer
 // records, as ratios.
-func (e *evaluator) walkFigures(list []life) Figures {
+func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
 	value := e.numbers(e.main, list)
 	f := figuresOf(value)
 	steps := 0
@@ -317,7 +310,7 @@ func (e *evaluator) walkFigures(list []life) Figures {
 		})
 	}
 	f.estimate(drawn)
-	return f
+	return f, drawn
 }
 
 // scale returns a value by the ratio of two others; an infinite one stays so.
