@@ -21,6 +21,7 @@ type model struct {
 	*table
 	groups []*group
 	missed map[missedKey][]float64 // what missedOf has returned
+	curves map[float64]*curveOf    // by when records are inserted
 }
 
 func newModel(c Curve, oldest float64, groups []*group) *model {

@@ -23,9 +23,11 @@ const (
 	leastBirths = 32
 
 	// drawnSteps is mostSteps of each drawn curve.
-	drawnSteps  = 20_000
-	leastDrawn  = 8
-	walkedRatio = 0.618033988749895 // successive births are this part of the period apart
+	drawnSteps = 20_000
+	leastDrawn = 8
+	// slotsPerStep is for how many slots the curve of a record takes as long as an attempt.
+	slotsPerStep = 8
+	walkedRatio  = 0.618033988749895 // successive births are this part of the period apart
 )
 
 // A ticker has the ticks of a tier, in seconds of Unix time.
@@ -124,15 +126,19 @@ type life struct {
 type chain func(ages []float64, n int, inserted float64) []float64
 
 // lives returns the lives of a sample of records, evenly inserted, with about so many attempts at most.
-func lives(attempts chain, most int) []life {
+func (e *evaluator) lives(attempts chain, most int) []life {
 	var list []life
 	steps := 0
+	each := 1
+	if !e.main.even() {
+		each += int(e.main.oldest/slotSeconds) / slotsPerStep
+	}
 	for n := 0; n < mostBirths && (n < leastBirths || steps < most); n++ {
 		_, part := math.Modf(float64(n) * walkedRatio)
 		inserted := start + math.Floor(part*period) + 0.5
 		ages := attempts(nil, n, inserted)
 		list = append(list, life{inserted, ages})
-		steps += len(ages) + 1
+		steps += len(ages) + each
 	}
 	return list
 }
@@ -238,10 +244,25 @@ func (c *curveOf) at(age float64) float64 {
 
 // curveOf returns the curve of records that are inserted at a time.
 func (m *model) curveOf(inserted float64) *curveOf {
-	c := &curveOf{table: m.table}
-	if len(m.groups) == 1 && m.groups[0].slots == nil {
+	if m.even() {
+		return &curveOf{table: m.table}
+	}
+	if c, ok := m.curves[inserted]; ok {
 		return c
 	}
+	c := m.newCurveOf(inserted)
+	if m.curves == nil {
+		m.curves = make(map[float64]*curveOf)
+	}
+	m.curves[inserted] = c
+	return c
+}
+
+// even reports whether recoveries come at any time of a day.
+func (m *model) even() bool { return len(m.groups) == 1 && m.groups[0].slots == nil }
+
+func (m *model) newCurveOf(inserted float64) *curveOf {
+	c := &curveOf{table: m.table}
 	clock := math.Mod(inserted, day)
 	slot := int(clock / slotSeconds)
 	c.offset = float64(slot+1)*slotSeconds - clock
@@ -268,7 +289,7 @@ func (m *model) curveOf(inserted float64) *curveOf {
 // walkSchedule returns the figures of any schedule.
 func (e *evaluator) walkSchedule(s *tiers.Schedule) (Figures, []numbers) {
 	list := newTickers(s)
-	f, drawn := e.walkFigures(lives(scheduled(list), mostSteps))
+	f, drawn := e.walkFigures(e.lives(scheduled(list), mostSteps))
 	f.NewWait = longestWait(s)
 	var steps []step
 	for _, k := range list {
