@@ -67,12 +67,17 @@ func (e *evaluator) compute(m *model, list []step) numbers {
 	perDay := e.perSecond() * day
 	calls, inVain := m.calls(list)
 	recoverable := m.recoverable(list[0].every)
-	longer := func(than float64) float64 { return m.longer(list, than) }
+	w := waits{
+		recoverable: recoverable,
+		longest:     longest(list),
+		longer:      func(than float64) float64 { return m.longer(list, than) },
+		exactness:   waitExactness,
+	}
 	n := numbers{
 		calls:  perDay * calls,
 		inVain: perDay * inVain,
-		p50:    quantile(0.5, longest(list), recoverable, longer),
-		p95:    quantile(0.95, longest(list), recoverable, longer),
+		p50:    w.quantile(0.5),
+		p95:    w.quantile(0.95),
 	}
 	if recoverable > 0 {
 		n.lost = 1000 * m.lost(list[len(list)-1]) / recoverable

@@ -15,8 +15,8 @@ import (
 	"backlog/tiers"
 )
 
-// planned returns the chain of records of which those that have failed are due when the policy's wait has
-// passed. nil: they are due at once.
+// planned returns the chain of records that are due again when the policy's wait since their last failure
+// has passed. nil: they are due at once.
 func planned(list []*ticker, p *backlog.Policy) chain {
 	if p == nil {
 		return scheduled(list)
@@ -49,8 +49,7 @@ func roll(n, failures int) float64 {
 // records. Recovery is the longest time between two attempts that begins at an age that the outage
 // has made, and what the calls of all that was inserted in it take.
 func EvaluatePolicy(in *Inputs, s *tiers.Schedule, p *backlog.Policy) Figures {
-	f := &policyFinder{evaluator: newEvaluator(in), today: s, tickers: newTickers(s), newWait: longestWait(s)}
-	figures, _ := f.evaluatePolicy(p)
+	figures, _ := newPolicyFinder(in, s).evaluatePolicy(p)
 	return figures
 }
 
@@ -59,7 +58,7 @@ type candidate struct {
 	settings retry.Settings
 	policy   *backlog.Policy
 	numbers
-	exact bool // the numbers come from as many records as those of a proposal
+	exact bool // the numbers come from as many records as a proposal's
 }
 
 // A policyFinder searches among settings.
@@ -69,6 +68,10 @@ type policyFinder struct {
 	tickers    []*ticker
 	newWait    float64
 	candidates []*candidate
+}
+
+func newPolicyFinder(in *Inputs, s *tiers.Schedule) *policyFinder {
+	return &policyFinder{evaluator: newEvaluator(in), today: s, tickers: newTickers(s), newWait: longestWait(s)}
 }
 
 func (f *policyFinder) evaluatePolicy(p *backlog.Policy) (Figures, []numbers) {
@@ -119,7 +122,7 @@ func SearchPolicy(in *Inputs, schedule *tiers.Schedule, today retry.Settings, w 
 	if err != nil {
 		return Result{}, err
 	}
-	f := &policyFinder{evaluator: newEvaluator(in), today: schedule, tickers: newTickers(schedule), newWait: longestWait(schedule)}
+	f := newPolicyFinder(in, schedule)
 	for _, s := range settingsLike(today) {
 		// Of the settings in the grid, those that are refused are left out.
 		if p, err := retry.Policy(s); err == nil {
@@ -141,9 +144,10 @@ func SearchPolicy(in *Inputs, schedule *tiers.Schedule, today retry.Settings, w 
 // quickSteps is mostSteps of settings that are only compared.
 const quickSteps = 4000
 
-// sample returns the numbers of a candidate from so many steps, but the p50.
+// sample returns the numbers of a candidate from so many steps.
 func (f *policyFinder) sample(c *candidate, steps int) numbers {
-	return f.evaluator.numbers(f.main, f.lives(planned(f.tickers, c.policy), steps))
+	list := f.lives(planned(f.tickers, c.policy), steps)
+	return f.evaluator.numbers(f.main, list, gapsOf(list))
 }
 
 func (f *policyFinder) propose(name string, s retry.Settings, p *backlog.Policy) Proposal {
@@ -209,7 +213,7 @@ func (f *policyFinder) limits(g goal) string {
 	return fmt.Sprintf("--lost %s is too little: at least %s are lost", number(g.lost), rounded(least))
 }
 
-// The settings that people write beside Intervals.
+// What people write as settings, in addition to Intervals.
 var (
 	bases   = []float64{1.5, 2, 3}
 	retries = []int{3, 5, 10, 20, 50, 100}
@@ -341,7 +345,9 @@ func policyYAML(s retry.Settings) string {
 	}
 	var columns []string
 	for _, c := range keeps.Columns {
-		if name, usual := c[0], c[1]; name != usual {
+		name := c[0]
+		usual := c[1]
+		if name != usual {
 			columns = append(columns, usual+": "+plain(name))
 		}
 	}
@@ -353,7 +359,8 @@ func policyYAML(s retry.Settings) string {
 
 // plain writes a name as YAML, in quotes unless it cannot be anything else.
 func plain(name string) string {
-	if strings.Contains(name, "_") && !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+	special := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }
+	if strings.Contains(name, "_") && !strings.ContainsFunc(name, special) {
 		return name
 	}
 	return strconv.Quote(name)

@@ -121,10 +121,9 @@ func (w world) recovers(r *rand.Rand, inserted float64) float64 {
 // A play has what happened to records.
 type play struct {
 	records, calls, inVain int
-	recoverable, late      int
+	recoverable            int
 	lost                   int
 	waits                  []float64
-	peak                   float64
 }
 
 // play follows n records, one by one, tick by tick. Those that recover after the oldest age count as broken for good.

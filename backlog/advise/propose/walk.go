@@ -86,7 +86,7 @@ func (k *ticker) next(after float64) float64 {
 	return k.list[i]
 }
 
-// last returns the last tick up to a time; less than any time: there is none.
+// last returns the last tick up to a time; -Inf: no tick comes before.
 func (k *ticker) last(upto float64) float64 {
 	if k.list == nil {
 		return math.Floor((upto-k.offset)/k.every)*k.every + k.offset
@@ -101,7 +101,7 @@ func (k *ticker) last(upto float64) float64 {
 	return k.list[i-1]
 }
 
-// nextTick returns the first tick after a time that takes a record; +Inf: there is none. A tick at the
+// nextTick returns the first tick after a time that takes a record; +Inf: no tick does. A tick at the
 // moment of insertion is too early, and the greatest age of a tier is inside.
 func nextTick(list []*ticker, inserted, after float64) float64 {
 	first := math.Inf(1)
@@ -156,68 +156,93 @@ func scheduled(list []*ticker) chain {
 	}
 }
 
-// A gap is from an attempt to the next, of a record that may recover meanwhile.
+// A gap is from an attempt to the next, in a life.
 type gap struct {
-	curve    *curveOf
+	life     int
 	from, to float64
 }
 
-// A walked has the sums over lives.
-type walked struct {
-	n                                 float64
-	inVain, done, recoverable, missed float64
-	gaps                              []gap // the longest first
+// gapsOf returns the gaps of lives, the longest first.
+func gapsOf(list []life) (gaps []gap) {
+	for i, l := range list {
+		for n := 1; n < len(l.ages); n++ {
+			gaps = append(gaps, gap{i, l.ages[n-1], l.ages[n]})
+		}
+	}
+	slices.SortFunc(gaps, func(a, b gap) int {
+		return cmp.Or(cmp.Compare(b.to-b.from, a.to-a.from), cmp.Compare(a.life, b.life), cmp.Compare(a.from, b.from))
+	})
+	return gaps
 }
 
-// walk sums up the lives of records of a model.
-func (m *model) walk(list []life) *walked {
-	w := &walked{n: float64(len(list))}
+// A walked has the sums over lives, as one curve makes them.
+type walked struct {
+	curves                            []*curveOf // of each life
+	inVain, done, recoverable, missed float64
+	gaps                              []gap
+	from                              []float64 // the curve at the start of each gap
+}
+
+// walk sums up lives and their gaps.
+func (m *model) walk(list []life, gaps []gap) *walked {
+	w := &walked{gaps: gaps, from: make([]float64, len(gaps))}
 	for _, l := range list {
 		c := m.curveOf(l.inserted)
-		before := -1.0
-		for _, age := range l.ages {
-			w.inVain += c.at(age)
-			if before >= 0 && before < m.oldest {
-				w.gaps = append(w.gaps, gap{c, before, age})
-			}
-			before = age
-		}
+		w.curves = append(w.curves, c)
 		if len(l.ages) == 0 {
 			continue
 		}
-		w.done += 1 - c.at(before)
-		w.recoverable += c.at(l.ages[0]) - c.at(m.oldest)
-		w.missed += max(0, c.at(before)-c.at(m.oldest))
+		for _, age := range l.ages {
+			w.inVain += c.at(age)
+		}
+		last := c.at(l.ages[len(l.ages)-1])
+		end := c.at(m.oldest)
+		w.done += 1 - last
+		w.recoverable += c.at(l.ages[0]) - end
+		w.missed += max(0, last-end)
 	}
-	slices.SortFunc(w.gaps, func(a, b gap) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
+	for i, g := range gaps {
+		w.from[i] = w.curves[g.life].at(g.from)
+	}
 	return w
 }
 
 // longer returns how many records wait longer than a time.
 func (w *walked) longer(than float64) float64 {
 	sum := w.missed
-	for _, g := range w.gaps {
+	for i, g := range w.gaps {
 		if g.to-g.from <= than {
 			break
 		}
-		sum += g.curve.at(g.from) - g.curve.at(g.to-than)
+		sum += w.from[i] - w.curves[g.life].at(g.to-than)
 	}
 	return sum
 }
 
-// numbers returns what a walk tells.
-func (e *evaluator) numbers(m *model, list []life) numbers {
-	w := m.walk(list)
-	perDay := e.perSecond() * day / w.n
-	most := 0.0
-	if len(w.gaps) > 0 {
-		most = w.gaps[0].to - w.gaps[0].from
+// quantile returns the time that a share of the waits does not exceed.
+func (w *walked) quantile(share float64) float64 {
+	// If so few recover in longer gaps, no wait of interest is longer than a gap.
+	limit := (1 - share) * w.recoverable
+	sum := w.missed
+	longest := 0.0
+	for i, g := range w.gaps {
+		if sum += w.from[i] - w.curves[g.life].at(g.to); sum > limit {
+			longest = g.to - g.from
+			break
+		}
 	}
+	return waits{w.recoverable, longest, w.longer, walkExactness}.quantile(share)
+}
+
+// numbers returns what a walk tells.
+func (e *evaluator) numbers(m *model, list []life, gaps []gap) numbers {
+	w := m.walk(list, gaps)
+	perDay := e.perSecond() * day / float64(len(list))
 	n := numbers{
 		calls:  perDay * (w.inVain + w.done),
 		inVain: perDay * w.inVain,
-		p50:    quantile(0.5, most, w.recoverable, w.longer),
-		p95:    quantile(0.95, most, w.recoverable, w.longer),
+		p50:    w.quantile(0.5),
+		p95:    w.quantile(0.95),
 	}
 	if w.recoverable > 0 {
 		n.lost = 1000 * w.missed / w.recoverable
@@ -226,7 +251,7 @@ func (e *evaluator) numbers(m *model, list []life) numbers {
 }
 
 // A curveOf is a curve of the records that are inserted at a time: where recoveries come at some times of a day,
-// these recover at other ages than those of another hour.
+// the hour of the insertion decides at which ages.
 type curveOf struct {
 	*table
 	offset float64   // the age at the first end of a slot
@@ -309,7 +334,7 @@ func (e *evaluator) walkSchedule(s *tiers.Schedule) (Figures, []numbers) {
 // walkFigures returns the figures that do not depend on how ticks are made. The intervals come from fewer
 // records, as ratios.
 func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
-	value := e.numbers(e.main, list)
+	value := e.numbers(e.main, list, gapsOf(list))
 	f := figuresOf(value)
 	steps := 0
 	few := 0
@@ -317,11 +342,13 @@ func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
 		steps += len(list[few].ages)
 		few++
 	}
+	list = list[:few]
+	gaps := gapsOf(list)
 	even := &model{table: e.main.table, groups: []*group{{high: math.Inf(1)}}}
-	base := e.numbers(even, list[:few])
+	base := e.numbers(even, list, gaps)
 	var drawn []numbers
 	for _, m := range e.drawn {
-		n := e.numbers(&model{table: m.table, groups: even.groups}, list[:few])
+		n := e.numbers(&model{table: m.table, groups: even.groups}, list, gaps)
 		drawn = append(drawn, numbers{
 			calls:  scale(value.calls, n.calls, base.calls),
 			inVain: scale(value.inVain, n.inVain, base.inVain),
@@ -346,8 +373,8 @@ func scale(value, drawn, base float64) float64 {
 func infinite(wait float64) bool { return math.IsInf(wait, 1) }
 
 const (
-	peakTicks = 4
-	peakAges  = 400
+	peakTicks = 2
+	peakAges  = 300
 )
 
 // walkPeak returns the most calls of some ticks of the widest tier. before returns the age of a record at

@@ -41,8 +41,8 @@ type Proposal struct {
 	drawn []numbers
 }
 
-// A Result is what a search has found. The first proposal is today's, the second the one to take. Those of
-// an impossible result show what could be had instead.
+// A Result is what a search has found. The first proposal is today's, the second the one to take. An
+// impossible result shows what could be had instead.
 type Result struct {
 	Kind      Kind
 	Reasons   []string
@@ -68,7 +68,7 @@ type choice struct {
 
 // A finder searches among schedules, or among the settings of a policy.
 type finder interface {
-	// fewestCalls returns the choice with the fewest calls that keeps a goal, nil if there is none.
+	// fewestCalls returns the choice with the fewest calls that keeps a goal, nil if nothing keeps it.
 	fewestCalls(g goal) *choice
 
 	// shortestWait returns the choice with the shortest wait of those with so many calls at most.
@@ -282,15 +282,24 @@ func (a *adviser) keepReason(best Figures, by gain) string {
 		roundedDuration(today.Wait.P95.Value), roundedDuration(best.Wait.P95.Value))
 }
 
+// gainReason says what changes: the calls, the wait and the lost ones, as far as they differ.
 func (a *adviser) gainReason(f Figures) string {
 	today := a.today.Figures
-	return fmt.Sprintf("%s calls a day instead of %s; 95 %% wait %s instead of %s",
-		rounded(f.CallsPerDay.Value), rounded(today.CallsPerDay.Value),
-		upTo(f.Wait.P95.Value), upTo(today.Wait.P95.Value))
+	text := fmt.Sprintf("%s calls a day instead of %s", rounded(f.CallsPerDay.Value), rounded(today.CallsPerDay.Value))
+	now := waitText(f.Wait.P95.Value)
+	before := waitText(today.Wait.P95.Value)
+	if now != before {
+		text += fmt.Sprintf("; 95 %% wait %s instead of %s", now, before)
+	}
+	const worthSaying = 0.5 // of 1,000
+	if d := f.LostPer1000.Value - today.LostPer1000.Value; math.Abs(d) >= worthSaying {
+		text += fmt.Sprintf("; of 1,000 are lost %s instead of %s", rounded(f.LostPer1000.Value), rounded(today.LostPer1000.Value))
+	}
+	return text
 }
 
-// upTo writes that a wait is not longer.
-func upTo(wait float64) string {
+// waitText writes up to how long a wait is.
+func waitText(wait float64) string {
 	if infinite(wait) {
 		return roundedDuration(wait)
 	}
@@ -335,8 +344,8 @@ type Point struct {
 
 const frontierPoints = 24
 
-// Frontier returns the schedules that keep the limits of lost ones and of new records, as points of which
-// none has fewer calls and as short a wait as another; the shortest wait first.
+// Frontier returns the calls and the waits of schedules that are each the best of their wait, the shortest wait
+// first. All keep the limits of lost ones and of new records.
 func Frontier(in *Inputs, today *tiers.Schedule, w Wishes) []Point {
 	return newScheduleAdviser(in.withoutDrawn(), today, w).frontier()
 }
