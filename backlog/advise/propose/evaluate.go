@@ -33,9 +33,13 @@ func newEvaluator(in *Inputs) *evaluator {
 // Peak is the tick of all tiers together. Recovery is the worst case: the outage ends just after a tick of the
 // narrowest tier that still takes its oldest records at the next one; then the records of the outage
 // and the older ones that the tier takes are tried.
-func Evaluate(in *Inputs, s *tiers.Schedule) Figures { return newEvaluator(in).evaluate(s) }
+func Evaluate(in *Inputs, s *tiers.Schedule) Figures {
+	f, _ := newEvaluator(in).evaluate(s)
+	return f
+}
 
-func (e *evaluator) evaluate(s *tiers.Schedule) Figures {
+// evaluate returns the figures of a schedule, and the numbers of each drawn curve.
+func (e *evaluator) evaluate(s *tiers.Schedule) (Figures, []numbers) {
 	list, ok := stepsOf(s)
 	if !ok {
 		return e.walkSchedule(s)
@@ -50,7 +54,7 @@ func (e *evaluator) evaluate(s *tiers.Schedule) Figures {
 		clear(m.missed)
 	}
 	f.estimate(drawn)
-	return f
+	return f, drawn
 }
 
 func (e *evaluator) perSecond() float64 { return e.perHour / time.Hour.Seconds() }
@@ -63,17 +67,27 @@ func (e *evaluator) compute(m *model, list []step) numbers {
 	perDay := e.perSecond() * day
 	calls, inVain := m.calls(list)
 	recoverable := m.recoverable(list[0].every)
-	longer := func(than float64) float64 { return m.longer(list, than) }
+	w := waits{
+		recoverable: recoverable,
+		longest:     longest(list),
+		longer:      func(than float64) float64 { return m.longer(list, than) },
+		exactness:   waitExactness,
+	}
 	n := numbers{
 		calls:  perDay * calls,
 		inVain: perDay * inVain,
-		p50:    quantile(0.5, longest(list), recoverable, longer),
-		p95:    quantile(0.95, longest(list), recoverable, longer),
+		p50:    w.quantile(0.5),
+		p95:    w.quantile(0.95),
 	}
 	if recoverable > 0 {
 		n.lost = 1000 * m.lost(list[len(list)-1]) / recoverable
 	}
 	return n
+}
+
+// numbers returns the numbers that figures have come from.
+func (f *Figures) numbers() numbers {
+	return numbers{f.CallsPerDay.Value, f.InVainPerDay.Value, f.Wait.P50.Value, f.Wait.P95.Value, f.LostPer1000.Value}
 }
 
 func figuresOf(n numbers) Figures {

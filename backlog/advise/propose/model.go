@@ -21,6 +21,7 @@ type model struct {
 	*table
 	groups []*group
 	missed map[missedKey][]float64 // what missedOf has returned
+	curves map[float64]*curveOf    // by when records are inserted
 }
 
 func newModel(c Curve, oldest float64, groups []*group) *model {
@@ -54,7 +55,7 @@ func (m *model) missedOf(g *group, t step, bins int) []float64 {
 	return list
 }
 
-// broken returns the curve at an age, as if only the records of a group recovered.
+// brokenOf returns the curve at an age, as if only the records of a group recovered.
 func (m *model) brokenOf(g *group, age float64) float64 { return m.at(min(max(age, g.low), g.high)) }
 
 // integralOf returns the integral of brokenOf from 0 to an age.
@@ -130,7 +131,7 @@ func (m *model) early(every, than float64) float64 {
 // never is the interval of the tier after the last one.
 var never = math.Inf(1)
 
-// edge returns by how much late is too small, because a tier ends at an age: whoever recovers too
+// edge returns by how much late is too small, because a tier ends at an age: a record that recovers
 // shortly before it waits for a tick of the next interval.
 func (m *model) edge(t step, next, than float64) float64 {
 	sum := 0.0
@@ -253,26 +254,34 @@ func (m *model) peak(list []step) float64 {
 	return sum
 }
 
-// quantile returns the time that a share of the waits does not exceed; +Inf: too many are lost. longer never grows.
-func quantile(share float64, longest, recoverable float64, longer func(than float64) float64) float64 {
-	if recoverable <= 0 {
+// A waits has the share of the records that wait longer than a time, which never grows.
+type waits struct {
+	recoverable float64 // the share that waits at all
+	longest     float64 // no wait is longer but for the lost ones
+	longer      func(than float64) float64
+	exactness   float64 // up to which share of a wait it is of interest
+}
+
+// quantile returns the time that a share of the waits does not exceed; +Inf: too many are lost.
+func (w waits) quantile(share float64) float64 {
+	if w.recoverable <= 0 {
 		return 0
 	}
-	excess := func(than float64) float64 { return longer(than) - (1-share)*recoverable }
-	above := excess(longest)
+	excess := func(than float64) float64 { return w.longer(than) - (1-share)*w.recoverable }
+	above := excess(w.longest)
 	if above > 0 {
 		return math.Inf(1)
 	}
 	low := 0.0
-	high := longest
-	below := excess(0)
+	high := w.longest
+	below := share * w.recoverable // all wait longer than 0
 	for range mostRounds {
-		if high-low <= waitExactness*(high+1) {
+		if high-low <= w.exactness*(high+1) {
 			break
 		}
 		middle := (low + high) / 2
 		switch {
-		case high > 4*(low+1):
+		case high > 16*(low+1):
 			middle = math.Sqrt((low + 1) * high) // first the order of magnitude
 		case below > above:
 			middle = low + (high-low)*min(max(0.02, below/(below-above)), 0.98)
@@ -294,8 +303,11 @@ func quantile(share float64, longest, recoverable float64, longer func(than floa
 // mostRounds bounds how often a quantile is bracketed more closely.
 const mostRounds = 60
 
-// waitExactness is the share of a wait up to which it is computed.
-const waitExactness = 1e-4
+// Waits are computed up to this share of them.
+const (
+	waitExactness = 1e-4
+	walkExactness = 1e-3 // of a sample of records
+)
 
 // stepsOf returns the tiers of a schedule in seconds, and whether the closed form holds for them: ticks come at
 // each whole multiple of an interval, intervals are multiples of those before, and no tier is narrower

@@ -57,7 +57,7 @@ func TestPhase(t *testing.T) {
 
 func TestQuantile(t *testing.T) {
 	even := func(than float64) float64 { return 2 * (1 - than/100) }
-	near(t, "even", quantile(0.95, 100, 2, even), 95, 0.02)
+	near(t, "even", waits{2, 100, even, 1e-4}.quantile(0.95), 95, 0.02)
 	steps := func(than float64) float64 {
 		switch {
 		case than < 300:
@@ -67,10 +67,10 @@ func TestQuantile(t *testing.T) {
 		}
 		return 0
 	}
-	near(t, "first step", quantile(0.5, 700000, 1, steps), 300, 0.1)
-	near(t, "second step", quantile(0.95, 700000, 1, steps), 90000, 10)
-	near(t, "nothing recovers", quantile(0.95, 100, 0, even), 0, 0)
-	if q := quantile(0.95, 100, 1, func(float64) float64 { return 0.06 }); !infinite(q) {
+	near(t, "first step", waits{1, 700000, steps, 1e-4}.quantile(0.5), 300, 0.1)
+	near(t, "second step", waits{1, 700000, steps, 1e-4}.quantile(0.95), 90000, 10)
+	near(t, "nothing recovers", waits{0, 100, even, 1e-4}.quantile(0.95), 0, 0)
+	if q := (waits{1, 100, func(float64) float64 { return 0.06 }, 1e-4}).quantile(0.95); !infinite(q) {
 		t.Errorf("too many are lost: %v", q)
 	}
 }
@@ -98,7 +98,7 @@ func TestStepsOf(t *testing.T) {
 }
 
 func TestRounded(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 123456: "123456"} {
+	for x, want := range map[float64]string{0: "0", 0.01234: "0.0123", 0.02: "0.02", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 123456: "123456"} {
 		if got := rounded(x); got != want {
 			t.Errorf("%v: %s, want %s", x, got, want)
 		}

@@ -27,11 +27,11 @@ type ending struct {
 	possible bool
 }
 
-// fewestCalls returns the schedule with the fewest calls that keeps a goal.
-func (s *space) fewestCalls(g goal) (path []step, cost total, ok bool) {
+// fewestCalls returns the schedule with the fewest calls that keeps a goal, nil if no schedule keeps it.
+func (s *space) fewestCalls(g goal) (path []step, cost total) {
 	r := s.newSearch(g)
 	r.run()
-	return r.path, r.best, r.path != nil
+	return r.path, r.best
 }
 
 // within returns whether a schedule with so many calls keeps a goal.
@@ -42,12 +42,12 @@ func (s *space) within(g goal, calls float64) bool {
 	return r.path != nil && r.best.calls <= calls
 }
 
-// newSearch returns a search that knows one path: without any tier but those of today beyond.
+// newSearch returns a search that knows one path: today's tiers beyond the oldest known age alone.
 func (s *space) newSearch(g goal) *search {
 	r := &search{space: s, goal: g, best: total{calls: math.Inf(1)}, enough: -1}
 	r.prepare()
 	if len(s.beyond) > 0 {
-		if t := s.total(g, s.beyond); t.kept() && s.beyond[0].every <= g.new {
+		if t := s.total(g, s.beyond); t.allowed() && s.beyond[0].every <= g.new {
 			r.best = t
 			r.path = s.beyond
 		}
@@ -200,7 +200,7 @@ func (r *search) cheapest(t *rest) (path []place, sum float64) {
 func (r *search) offer(path []place) total {
 	list := r.schedule(path)
 	t := r.total(r.goal, list)
-	if t.kept() && t.calls < r.best.calls {
+	if t.allowed() && t.calls < r.best.calls {
 		r.best = t
 		r.path = list
 	}
@@ -229,9 +229,9 @@ const (
 	boundsUsed = 3
 )
 
-// run searches. First it weighs late against calls: the weight at which the best path so far that keeps the limit and
-// one that does not are equal shows a better one, or that there is none, which is the least of all
-// paths as they are weighed. That gives a good path and bounds for all others.
+// run searches. First it weighs late against calls. At the weight where the best path that keeps the limit costs
+// as much as the best one that does not, the cheapest path is a better one of the two kinds, or it costs
+// as much, too. That gives a good path, and bounds for all others.
 func (r *search) run() {
 	mostLost := 0.0
 	r.starts(func(_ place, cost total) { mostLost = max(mostLost, -cost.lost) })
@@ -241,7 +241,7 @@ func (r *search) run() {
 		return
 	}
 	cheap := r.offer(path)
-	if cheap.kept() || r.enough > 0 && least > r.enough {
+	if cheap.allowed() || r.enough > 0 && least > r.enough {
 		return // nothing is cheaper
 	}
 	fastest := r.newRest(0, 1, mostLost)
@@ -326,7 +326,7 @@ func (r *search) label(rests []*rest, fastest *rest) {
 			for _, i := range list {
 				l := labels[i]
 				end := r.ends[l.at.every][l.at.edge]
-				if sum := l.plus(end.total); end.possible && sum.kept() && sum.calls < r.best.calls {
+				if sum := l.plus(end.total); end.possible && sum.allowed() && sum.calls < r.best.calls {
 					r.offer(pathTo(labels, i))
 				}
 				if n > 0 {

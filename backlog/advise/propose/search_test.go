@@ -219,3 +219,23 @@ func TestNoWishes(t *testing.T) {
 		}
 	}
 }
+
+// What is as good as the best is kept.
+func TestKeep(t *testing.T) {
+	in := world{truths[2], 0.05}.inputs(14 * day)
+	in.Drawn = []propose.Curve{in.Broken}
+	for _, w := range []propose.Wishes{{Lost: -1, Wait: time.Hour}, {Lost: -1, CallsPerHour: 300}} {
+		today := testkit.Schedule(t, example...)
+		first := propose.Search(in, today, w)
+		if first.Kind != propose.Propose {
+			t.Fatalf("%+v: %s, %q", w, first.Kind, first.Reasons)
+		}
+		today = testkit.Schedule(t, first.Proposals[1].Tiers...)
+		r := propose.Search(in, today, w)
+		if r.Kind != propose.Keep || len(r.Proposals) != 1 {
+			t.Errorf("%+v: %s, %q", w, r.Kind, r.Reasons)
+		}
+	}
+	r := propose.Search(&propose.Inputs{Broken: in.Broken, Oldest: in.Oldest}, testkit.Schedule(t, example...), propose.Wishes{Lost: -1})
+	testkit.Equal(t, "without records", r.Kind, propose.Keep)
+}

@@ -14,7 +14,7 @@ const (
 	longDay = 24 * time.Hour
 )
 
-// Intervals and Edges are what people write as every and max_age. A search adds those of today's schedule.
+// Intervals and Edges are what people write as every and max_age. A search adds what today's schedule has.
 var (
 	Intervals = []time.Duration{
 		minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
@@ -94,7 +94,7 @@ func meanInterval(t tiers.Tier) float64 {
 	return at.Sub(first).Seconds() / sample
 }
 
-// follows reports whether an interval can be that of the tier after one with another interval.
+// follows reports whether a tier with the interval next can follow a tier with the interval every.
 func follows(next, every float64) bool { return next > every && math.Mod(next, every) == 0 }
 
 // slowestBeyond is the interval up to which tiers of today beyond the oldest known age may become slower.
@@ -102,7 +102,7 @@ const slowestBeyond = day
 
 // tail returns today's tiers beyond the oldest known age, as they follow a tier. They stay what they are, but those
 // that tick more often than the tier tick with it: else one tier of today that takes all ages every few
-// minutes would leave nothing to search. It returns false if their ticks would not be those of the tier, too.
+// minutes would leave nothing to search. It returns false if they would tick when the tier does not.
 func (s *space) tail(last step) ([]step, bool) {
 	list := slices.Clone(s.beyond)
 	if len(list) > 0 && last.every > max(list[0].every, slowestBeyond) {
@@ -122,16 +122,6 @@ func (s *space) tail(last step) ([]step, bool) {
 type total struct{ calls, late, lost float64 }
 
 func (t total) plus(o total) total { return total{t.calls + o.calls, t.late + o.late, t.lost + o.lost} }
-
-// A goal is what is asked of a schedule.
-type goal struct {
-	wait float64 // that lateShare exceeds at most; +Inf: any
-	lost float64 // share of the recoverable first failures that are lost at most
-	new  float64 // the longest interval of the first tier
-}
-
-// lateShare is the share of the recoverable first failures that may wait longer than asked for.
-const lateShare = 0.05
 
 // allowed returns what the first interval allows.
 func (s *space) allowed(g goal, first float64) total {
@@ -193,4 +183,5 @@ func (s *space) total(g goal, list []step) total {
 // tolerance is by how much a sum may exceed what is allowed.
 const tolerance = 1e-9
 
-func (t total) kept() bool { return t.late <= tolerance && t.lost <= tolerance }
+// allowed reports whether no limit is exceeded.
+func (t total) allowed() bool { return t.late <= tolerance && t.lost <= tolerance }

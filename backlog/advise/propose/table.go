@@ -26,7 +26,10 @@ type table struct {
 // newTable returns the table of a curve that is known up to an age.
 func newTable(c Curve, oldest float64) *table {
 	n := (eldest-youngest)*perOctave + 2
-	t := &table{ages: make([]float64, n), broken: make([]float64, n), sums: make([]float64, n), oldest: oldest, end: c(oldest)}
+	t := &table{oldest: oldest, end: c(oldest)}
+	t.ages = make([]float64, n)
+	t.broken = make([]float64, n)
+	t.sums = make([]float64, n)
 	t.broken[0] = c(0)
 	for i := 1; i < n; i++ {
 		octave := (i - 1) / perOctave

@@ -1,10 +1,12 @@
 package propose_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
 	"backlog/tiers"
@@ -119,24 +121,37 @@ func (w world) recovers(r *rand.Rand, inserted float64) float64 {
 // A play has what happened to records.
 type play struct {
 	records, calls, inVain int
-	recoverable, late      int
+	recoverable            int
 	lost                   int
 	waits                  []float64
-	peak                   float64
 }
 
 // play follows n records, one by one, tick by tick. Those that recover after the oldest age count as broken for good.
 func (w world) play(s *tiers.Schedule, n int, oldest time.Duration) *play {
+	return w.playPolicy(s, nil, n, oldest)
+}
+
+// playPolicy is play with a policy.
+func (w world) playPolicy(s *tiers.Schedule, policy *backlog.Policy, n int, oldest time.Duration) *play {
 	r := rand.New(rand.NewPCG(7, uint64(n)))
 	p := &play{records: n}
 	list := s.Tiers()
+	rule := policy.Rule()
 	for range n {
+		memory := new(backlog.Memory)
+		givenUp := false
 		inserted := origin + r.Float64()*32*oneDay
 		recovers := w.recovers(r, inserted)
 		birth := time.Unix(0, int64(inserted*1e9))
 		at := birth
 		for failed := false; ; {
+			if due, ok := rule.At(backlog.Failed, memory); failed && ok && due.After(at) {
+				at = due.Add(-1)
+			}
 			at = nextTick(list, birth, at)
+			if givenUp {
+				at = time.Time{}
+			}
 			recoverable := failed && recovers <= oldest.Seconds()
 			if at.IsZero() {
 				if recoverable {
@@ -156,6 +171,10 @@ func (w world) play(s *tiers.Schedule, n int, oldest time.Duration) *play {
 			}
 			p.inVain++
 			failed = true
+			if next, last := policy.End(memory, backlog.End{Outcome: backlog.Errored, At: at, Random: r.Float64}); next != nil || last {
+				memory = cmp.Or(next, memory)
+				givenUp = last
+			}
 		}
 	}
 	return p

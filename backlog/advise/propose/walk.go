@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -17,14 +18,16 @@ const (
 	period = 28 * day
 
 	// mostSteps bounds how many attempts are walked. Of at least leastBirths records all are.
-	mostSteps   = 200_000
-	mostBirths  = 1000
+	mostSteps   = 60_000
+	mostBirths  = 500
 	leastBirths = 32
 
 	// drawnSteps is mostSteps of each drawn curve.
-	drawnSteps  = 20_000
-	leastDrawn  = 8
-	walkedRatio = 0.618033988749895 // successive births are this part of the period apart
+	drawnSteps = 20_000
+	leastDrawn = 8
+	// slotsPerStep is for how many slots the curve of a record takes as long as an attempt.
+	slotsPerStep = 8
+	walkedRatio  = 0.618033988749895 // successive births are this part of the period apart
 )
 
 // A ticker has the ticks of a tier, in seconds of Unix time.
@@ -83,7 +86,7 @@ func (k *ticker) next(after float64) float64 {
 	return k.list[i]
 }
 
-// last returns the last tick up to a time; less than any time: there is none.
+// last returns the last tick up to a time; -Inf: no tick comes before.
 func (k *ticker) last(upto float64) float64 {
 	if k.list == nil {
 		return math.Floor((upto-k.offset)/k.every)*k.every + k.offset
@@ -98,7 +101,7 @@ func (k *ticker) last(upto float64) float64 {
 	return k.list[i-1]
 }
 
-// nextTick returns the first tick after a time that takes a record; +Inf: there is none. A tick at the
+// nextTick returns the first tick after a time that takes a record; +Inf: no tick does. A tick at the
 // moment of insertion is too early, and the greatest age of a tier is inside.
 func nextTick(list []*ticker, inserted, after float64) float64 {
 	first := math.Inf(1)
@@ -122,16 +125,20 @@ type life struct {
 // A chain appends the ages at which the n-th record of a walk is tried.
 type chain func(ages []float64, n int, inserted float64) []float64
 
-// lives returns the lives of a sample of records, evenly inserted.
-func lives(attempts chain) []life {
+// lives returns the lives of a sample of records, evenly inserted, with about so many attempts at most.
+func (e *evaluator) lives(attempts chain, most int) []life {
 	var list []life
 	steps := 0
-	for n := 0; n < mostBirths && (n < leastBirths || steps < mostSteps); n++ {
+	each := 1
+	if !e.main.even() {
+		each += int(e.main.oldest/slotSeconds) / slotsPerStep
+	}
+	for n := 0; n < mostBirths && (n < leastBirths || steps < most); n++ {
 		_, part := math.Modf(float64(n) * walkedRatio)
 		inserted := start + math.Floor(part*period) + 0.5
 		ages := attempts(nil, n, inserted)
 		list = append(list, life{inserted, ages})
-		steps += len(ages) + 1
+		steps += len(ages) + each
 	}
 	return list
 }
@@ -149,76 +156,93 @@ func scheduled(list []*ticker) chain {
 	}
 }
 
-// A gap is from an attempt to the next, of a record that may recover meanwhile.
+// A gap is from an attempt to the next, in a life.
 type gap struct {
-	curve    *curveOf
+	life     int
 	from, to float64
 }
 
-// A walked has the sums over lives.
-type walked struct {
-	n                                 float64
-	inVain, done, recoverable, missed float64
-	gaps                              []gap // the longest first
+// gapsOf returns the gaps of lives, the longest first.
+func gapsOf(list []life) (gaps []gap) {
+	for i, l := range list {
+		for n := 1; n < len(l.ages); n++ {
+			gaps = append(gaps, gap{i, l.ages[n-1], l.ages[n]})
+		}
+	}
+	slices.SortFunc(gaps, func(a, b gap) int {
+		return cmp.Or(cmp.Compare(b.to-b.from, a.to-a.from), cmp.Compare(a.life, b.life), cmp.Compare(a.from, b.from))
+	})
+	return gaps
 }
 
-// walk sums up the lives of records of a model.
-func (m *model) walk(list []life) *walked {
-	w := &walked{n: float64(len(list))}
+// A walked has the sums over lives, as one curve makes them.
+type walked struct {
+	curves                            []*curveOf // of each life
+	inVain, done, recoverable, missed float64
+	gaps                              []gap
+	from                              []float64 // the curve at the start of each gap
+}
+
+// walk sums up lives and their gaps.
+func (m *model) walk(list []life, gaps []gap) *walked {
+	w := &walked{gaps: gaps, from: make([]float64, len(gaps))}
 	for _, l := range list {
 		c := m.curveOf(l.inserted)
-		before := -1.0
-		for _, age := range l.ages {
-			w.inVain += c.at(age)
-			if before >= 0 && before < m.oldest {
-				w.gaps = append(w.gaps, gap{c, before, age})
-			}
-			before = age
-		}
+		w.curves = append(w.curves, c)
 		if len(l.ages) == 0 {
 			continue
 		}
-		w.done += 1 - c.at(before)
-		w.recoverable += c.at(l.ages[0]) - c.at(m.oldest)
-		w.missed += max(0, c.at(before)-c.at(m.oldest))
-	}
-	slices.SortStableFunc(w.gaps, func(a, b gap) int {
-		switch x, y := a.to-a.from, b.to-b.from; {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
+		for _, age := range l.ages {
+			w.inVain += c.at(age)
 		}
-		return 0
-	})
+		last := c.at(l.ages[len(l.ages)-1])
+		end := c.at(m.oldest)
+		w.done += 1 - last
+		w.recoverable += c.at(l.ages[0]) - end
+		w.missed += max(0, last-end)
+	}
+	for i, g := range gaps {
+		w.from[i] = w.curves[g.life].at(g.from)
+	}
 	return w
 }
 
 // longer returns how many records wait longer than a time.
 func (w *walked) longer(than float64) float64 {
 	sum := w.missed
-	for _, g := range w.gaps {
+	for i, g := range w.gaps {
 		if g.to-g.from <= than {
 			break
 		}
-		sum += g.curve.at(g.from) - g.curve.at(g.to-than)
+		sum += w.from[i] - w.curves[g.life].at(g.to-than)
 	}
 	return sum
 }
 
-// numbers returns what a walk tells.
-func (e *evaluator) numbers(m *model, list []life) numbers {
-	w := m.walk(list)
-	perDay := e.perSecond() * day / w.n
-	most := 0.0
-	if len(w.gaps) > 0 {
-		most = w.gaps[0].to - w.gaps[0].from
+// quantile returns the time that a share of the waits does not exceed.
+func (w *walked) quantile(share float64) float64 {
+	// If so few recover in longer gaps, no wait of interest is longer than a gap.
+	limit := (1 - share) * w.recoverable
+	sum := w.missed
+	longest := 0.0
+	for i, g := range w.gaps {
+		if sum += w.from[i] - w.curves[g.life].at(g.to); sum > limit {
+			longest = g.to - g.from
+			break
+		}
 	}
+	return waits{w.recoverable, longest, w.longer, walkExactness}.quantile(share)
+}
+
+// numbers returns what a walk tells.
+func (e *evaluator) numbers(m *model, list []life, gaps []gap) numbers {
+	w := m.walk(list, gaps)
+	perDay := e.perSecond() * day / float64(len(list))
 	n := numbers{
 		calls:  perDay * (w.inVain + w.done),
 		inVain: perDay * w.inVain,
-		p50:    quantile(0.5, most, w.recoverable, w.longer),
-		p95:    quantile(0.95, most, w.recoverable, w.longer),
+		p50:    w.quantile(0.5),
+		p95:    w.quantile(0.95),
 	}
 	if w.recoverable > 0 {
 		n.lost = 1000 * w.missed / w.recoverable
@@ -227,7 +251,7 @@ func (e *evaluator) numbers(m *model, list []life) numbers {
 }
 
 // A curveOf is a curve of the records that are inserted at a time: where recoveries come at some times of a day,
-// these recover at other ages than those of another hour.
+// the hour of the insertion decides at which ages.
 type curveOf struct {
 	*table
 	offset float64   // the age at the first end of a slot
@@ -245,10 +269,25 @@ func (c *curveOf) at(age float64) float64 {
 
 // curveOf returns the curve of records that are inserted at a time.
 func (m *model) curveOf(inserted float64) *curveOf {
-	c := &curveOf{table: m.table}
-	if len(m.groups) == 1 && m.groups[0].slots == nil {
+	if m.even() {
+		return &curveOf{table: m.table}
+	}
+	if c, ok := m.curves[inserted]; ok {
 		return c
 	}
+	c := m.newCurveOf(inserted)
+	if m.curves == nil {
+		m.curves = make(map[float64]*curveOf)
+	}
+	m.curves[inserted] = c
+	return c
+}
+
+// even reports whether recoveries come at any time of a day.
+func (m *model) even() bool { return len(m.groups) == 1 && m.groups[0].slots == nil }
+
+func (m *model) newCurveOf(inserted float64) *curveOf {
+	c := &curveOf{table: m.table}
 	clock := math.Mod(inserted, day)
 	slot := int(clock / slotSeconds)
 	c.offset = float64(slot+1)*slotSeconds - clock
@@ -273,9 +312,9 @@ func (m *model) curveOf(inserted float64) *curveOf {
 }
 
 // walkSchedule returns the figures of any schedule.
-func (e *evaluator) walkSchedule(s *tiers.Schedule) Figures {
+func (e *evaluator) walkSchedule(s *tiers.Schedule) (Figures, []numbers) {
 	list := newTickers(s)
-	f := e.walkFigures(lives(scheduled(list)))
+	f, drawn := e.walkFigures(e.lives(scheduled(list), mostSteps))
 	f.NewWait = longestWait(s)
 	var steps []step
 	for _, k := range list {
@@ -289,13 +328,13 @@ func (e *evaluator) walkSchedule(s *tiers.Schedule) Figures {
 		}
 		return last - inserted, true
 	})
-	return f
+	return f, drawn
 }
 
 // walkFigures returns the figures that do not depend on how ticks are made. The intervals come from fewer
 // records, as ratios.
-func (e *evaluator) walkFigures(list []life) Figures {
-	value := e.numbers(e.main, list)
+func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
+	value := e.numbers(e.main, list, gapsOf(list))
 	f := figuresOf(value)
 	steps := 0
 	few := 0
@@ -303,11 +342,13 @@ func (e *evaluator) walkFigures(list []life) Figures {
 		steps += len(list[few].ages)
 		few++
 	}
+	list = list[:few]
+	gaps := gapsOf(list)
 	even := &model{table: e.main.table, groups: []*group{{high: math.Inf(1)}}}
-	base := e.numbers(even, list[:few])
+	base := e.numbers(even, list, gaps)
 	var drawn []numbers
 	for _, m := range e.drawn {
-		n := e.numbers(&model{table: m.table, groups: even.groups}, list[:few])
+		n := e.numbers(&model{table: m.table, groups: even.groups}, list, gaps)
 		drawn = append(drawn, numbers{
 			calls:  scale(value.calls, n.calls, base.calls),
 			inVain: scale(value.inVain, n.inVain, base.inVain),
@@ -317,7 +358,7 @@ func (e *evaluator) walkFigures(list []life) Figures {
 		})
 	}
 	f.estimate(drawn)
-	return f
+	return f, drawn
 }
 
 // scale returns a value by the ratio of two others; an infinite one stays so.
@@ -332,8 +373,8 @@ func scale(value, drawn, base float64) float64 {
 func infinite(wait float64) bool { return math.IsInf(wait, 1) }
 
 const (
-	peakTicks = 4
-	peakAges  = 400
+	peakTicks = 2
+	peakAges  = 300
 )
 
 // walkPeak returns the most calls of some ticks of the widest tier. before returns the age of a record at

@@ -3,8 +3,8 @@ package propose
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"backlog/tiers"
@@ -27,58 +27,76 @@ type Kind string
 // The kinds of results.
 const (
 	Propose    Kind = "propose"
-	Keep       Kind = "keep"       // today's schedule is as good as any, but for what is noise
-	Impossible Kind = "impossible" // the wishes contradict each other, or no schedule keeps them
+	Keep       Kind = "keep"       // nothing is better than today by more than noise
+	Impossible Kind = "impossible" // the wishes contradict each other, or nothing keeps them
 )
 
-// A Proposal is a schedule with its figures.
+// A Proposal is a schedule, or the settings of a policy, with its figures.
 type Proposal struct {
-	Name     string
-	Tiers    []tiers.Tier // of a policy's proposal those of today
-	Settings []Setting    // of a policy, as its YAML mapping has them
-	Figures  Figures
+	Name    string
+	Tiers   []tiers.Tier
+	Policy  string // the value of policy as YAML; "": no policy is advised on
+	Figures Figures
+
+	drawn []numbers
 }
 
-// A Result is what a search has found. The first proposal is today's, the second the one to take, if there is
-// one. Those of an impossible result show what could be had instead.
+// A Result is what a search has found. The first proposal is today's, the second the one to take. An
+// impossible result shows what could be had instead.
 type Result struct {
 	Kind      Kind
 	Reasons   []string
 	Proposals []Proposal
 }
 
-// The names of proposals.
-const (
-	nameToday      = "today"
-	nameProposed   = "proposed"
-	nameTodayCalls = "today's calls"
-	nameTodayWait  = "today's wait"
-	nameHalf       = "half the calls"
-	nameThatWait   = "with that wait"
-	nameThoseCalls = "with these calls"
-)
-
-// An adviser searches for what is wished for.
-type adviser struct {
-	*evaluator
-	wishes   Wishes
-	schedule *tiers.Schedule
-	today    Figures
-	space    *space
-	limits   goal // without a wait
+// A goal is what is asked for.
+type goal struct {
+	wait float64 // that lateShare exceeds at most; +Inf: any
+	lost float64 // share of the recoverable first failures that are lost at most
+	new  float64 // that a new record waits at most
 }
 
-// newAdviser computes today's figures, which are the limits that no wish changes.
-func newAdviser(in *Inputs, today *tiers.Schedule, w Wishes) *adviser {
-	a := &adviser{evaluator: newEvaluator(in), wishes: w, schedule: today}
-	a.today = a.evaluate(today)
-	a.space = newSpace(a.main, today)
-	a.limits = goal{wait: math.Inf(1), lost: a.today.LostPer1000.Value / 1000, new: a.today.NewWait}
+// lateShare is the share of the recoverable first failures that may wait longer than asked for.
+const lateShare = 0.05
+
+// A choice is what a finder has found.
+type choice struct {
+	calls    float64 // attempts at one record
+	wait     float64 // p95
+	proposal func(name string) Proposal
+}
+
+// A finder searches among schedules, or among the settings of a policy.
+type finder interface {
+	// fewestCalls returns the choice with the fewest calls that keeps a goal, nil if nothing keeps it.
+	fewestCalls(g goal) *choice
+
+	// shortestWait returns the choice with the shortest wait of those with so many calls at most.
+	shortestWait(g goal, mostCalls float64) *choice
+
+	// limits says which limit of a goal without a wait nothing keeps.
+	limits(g goal) string
+}
+
+// An adviser asks a finder for what is wished for.
+type adviser struct {
+	finder
+	perHour float64
+	wishes  Wishes
+	today   Proposal
+	goal    goal // without a wait: the limits that hold anyway
+}
+
+// newAdviser returns an adviser. What no wish changes stays as good as today.
+func newAdviser(in *Inputs, today Proposal, f finder, w Wishes) *adviser {
+	today.Name = "today"
+	a := &adviser{finder: f, perHour: in.PerHour, wishes: w, today: today}
+	a.goal = goal{wait: math.Inf(1), lost: today.Figures.LostPer1000.Value / 1000, new: today.Figures.NewWait}
 	if w.Lost >= 0 {
-		a.limits.lost = w.Lost
+		a.goal.lost = w.Lost
 	}
 	if w.Fresh > 0 {
-		a.limits.new = w.Fresh.Seconds()
+		a.goal.new = w.Fresh.Seconds()
 	}
 	return a
 }
@@ -88,213 +106,108 @@ func newAdviser(in *Inputs, today *tiers.Schedule, w Wishes) *adviser {
 // today's wait, one with half of today's calls. No wish is paid for by what was not said: as few are
 // lost as today, and new records wait no longer than today.
 func Search(in *Inputs, today *tiers.Schedule, w Wishes) Result {
-	return newAdviser(in, today, w).search()
+	return newScheduleAdviser(in, today, w).search()
 }
 
 func (a *adviser) search() Result {
 	w := a.wishes
-	if a.perHour <= 0 {
-		return a.keep("no records are inserted")
-	}
 	switch {
+	case a.perHour <= 0:
+		return a.keep("no records are inserted")
 	case w.none():
-		return a.three()
+		return a.searchFrontier()
 	case w.Wait > 0:
-		return a.byWait()
+		return a.searchWait()
 	case w.CallsPerHour > 0:
-		return a.byCalls()
+		return a.searchCalls()
 	}
-	path, _, ok := a.space.fewestCalls(a.limits)
-	if !ok {
-		return a.impossible(a.limitsReason())
+	c := a.fewestCalls(a.goal)
+	if c == nil {
+		return a.impossible(a.limits(a.goal))
 	}
-	return a.decide(path, fewerCalls)
+	return a.decide(c, fewerCalls)
 }
 
-// perRecord returns calls per hour as attempts at one record.
-func (a *adviser) perRecord(callsPerHour float64) float64 { return callsPerHour / a.perHour }
+// callsPerHour writes attempts at one record as calls per hour.
+func (a *adviser) callsPerHour(calls float64) string { return rounded(calls*a.perHour) + "/h" }
 
-// byWait returns the schedule with the fewest calls for a wait.
-func (a *adviser) byWait() Result {
-	g := a.limits
+// mostCalls returns the limit of calls as attempts at one record.
+func (a *adviser) mostCalls() float64 { return a.wishes.CallsPerHour / a.perHour * (1 + tolerance) }
+
+// searchWait returns the choice with the fewest calls for a wait.
+func (a *adviser) searchWait() Result {
+	g := a.goal
 	g.wait = a.wishes.Wait.Seconds()
-	path, cost, ok := a.space.fewestCalls(g)
-	if !ok {
-		shortest, wait, ok := a.shortestWait(math.Inf(1))
-		if !ok {
-			return a.impossible(a.limitsReason())
+	c := a.fewestCalls(g)
+	switch {
+	case c == nil:
+		shortest := a.shortestWait(a.goal, math.Inf(1))
+		if shortest == nil {
+			return a.impossible(a.limits(a.goal))
 		}
-		r := a.impossible(fmt.Sprintf("--wait %s is too short: the shortest that 95 %% do not exceed is %s",
-			tiers.FormatDuration(a.wishes.Wait), roundedDuration(wait)))
-		r.Proposals = append(r.Proposals, a.proposal("the shortest wait", shortest))
-		return r
+		return a.impossible(fmt.Sprintf("--wait %s is too short: the shortest wait that 95 %% do not exceed is %s",
+			tiers.FormatDuration(a.wishes.Wait), roundedDuration(shortest.wait)), shortest.proposal("the shortest wait"))
+	case a.wishes.CallsPerHour > 0 && c.calls > a.mostCalls():
+		return a.contradiction(c)
 	}
-	if most := a.wishes.CallsPerHour; most > 0 && cost.calls > a.perRecord(most)*(1+tolerance) {
-		return a.contradiction(path, cost)
-	}
-	return a.decide(path, fewerCalls)
+	return a.decide(c, fewerCalls)
 }
 
 // contradiction returns what could be had instead of calls and a wait that contradict each other.
-func (a *adviser) contradiction(path []step, cost total) Result {
-	most := a.wishes.CallsPerHour
-	reason := fmt.Sprintf("--calls %s/h and --wait %s contradict each other: with that wait the fewest calls are %s/h",
-		number(most), tiers.FormatDuration(a.wishes.Wait), rounded(cost.calls*a.perHour))
-	proposals := []Proposal{a.proposal(nameThatWait, path)}
-	if other, wait, ok := a.shortestWait(a.perRecord(most)); ok {
-		reason += fmt.Sprintf(", with these calls the shortest wait is %s", roundedDuration(wait))
-		proposals = append(proposals, a.proposal(nameThoseCalls, other))
+func (a *adviser) contradiction(thatWait *choice) Result {
+	reason := fmt.Sprintf("--calls %s/h and --wait %s contradict each other: with that wait the fewest calls are %s",
+		number(a.wishes.CallsPerHour), tiers.FormatDuration(a.wishes.Wait), a.callsPerHour(thatWait.calls))
+	proposals := []Proposal{thatWait.proposal("with that wait")}
+	if c := a.shortestWait(a.goal, a.mostCalls()); c != nil {
+		reason += fmt.Sprintf(", with these calls the shortest wait is %s", roundedDuration(c.wait))
+		proposals = append(proposals, c.proposal("with these calls"))
 	} else {
-		reason += ", and " + a.callsReason()
+		reason += "; " + a.fewestReason()
 	}
-	r := a.impossible(reason)
-	r.Proposals = append(r.Proposals, proposals...)
-	return r
+	return a.impossible(reason, proposals...)
 }
 
-// byCalls returns the schedule with the shortest wait for a number of calls.
-func (a *adviser) byCalls() Result {
-	path, _, ok := a.shortestWait(a.perRecord(a.wishes.CallsPerHour))
-	if ok {
-		return a.decide(path, shorterWait)
+// searchCalls returns the choice with the shortest wait for a number of calls.
+func (a *adviser) searchCalls() Result {
+	if c := a.shortestWait(a.goal, a.mostCalls()); c != nil {
+		return a.decide(c, shorterWait)
 	}
-	path, _, ok = a.space.fewestCalls(a.limits)
-	if !ok {
-		return a.impossible(a.limitsReason())
+	c := a.fewestCalls(a.goal)
+	if c == nil {
+		return a.impossible(a.limits(a.goal))
 	}
-	r := a.impossible(fmt.Sprintf("--calls %s/h are too few: %s", number(a.wishes.CallsPerHour), a.callsReason()))
-	r.Proposals = append(r.Proposals, a.proposal("the fewest calls", path))
-	return r
+	return a.impossible(fmt.Sprintf("--calls %s/h are too few: %s", number(a.wishes.CallsPerHour), a.fewestReason()),
+		c.proposal("the fewest calls"))
 }
 
-// callsReason says what the fewest calls are, and what they would be without the other limits.
-func (a *adviser) callsReason() string {
-	_, cost, ok := a.space.fewestCalls(a.limits)
-	if !ok {
-		return a.limitsReason()
+// fewestReason says what the fewest calls are, and what they would be without the other limits.
+func (a *adviser) fewestReason() string {
+	c := a.fewestCalls(a.goal)
+	if c == nil {
+		return a.limits(a.goal)
 	}
-	text := fmt.Sprintf("%s and %s the fewest are %s/h", a.lostLimit(), a.freshLimit(), rounded(cost.calls*a.perHour))
-	_, least, ok := a.space.fewestCalls(goal{wait: math.Inf(1), lost: 1, new: math.Inf(1)})
-	if ok && least.calls < cost.calls*(1-tolerance) {
-		text += fmt.Sprintf(", without these limits %s/h", rounded(least.calls*a.perHour))
+	lost := "with no more lost than today"
+	if a.wishes.Lost >= 0 {
+		lost = "with --lost " + number(a.wishes.Lost)
+	}
+	fresh := "new records tried as soon as today"
+	if a.wishes.Fresh > 0 {
+		fresh = "--fresh " + tiers.FormatDuration(a.wishes.Fresh)
+	}
+	text := fmt.Sprintf("%s and %s the fewest are %s", lost, fresh, a.callsPerHour(c.calls))
+	least := a.fewestCalls(goal{wait: math.Inf(1), lost: 1, new: math.Inf(1)})
+	if least != nil && least.calls < c.calls*(1-tolerance) {
+		text += ", without these limits " + a.callsPerHour(least.calls)
 	}
 	return text
 }
 
-func (a *adviser) lostLimit() string {
-	if a.wishes.Lost >= 0 {
-		return fmt.Sprintf("with --lost %s", number(a.wishes.Lost))
-	}
-	return "with no more lost than today"
+func (a *adviser) keep(reason string) Result {
+	return Result{Kind: Keep, Reasons: []string{reason}, Proposals: []Proposal{a.today}}
 }
 
-func (a *adviser) freshLimit() string {
-	if a.wishes.Fresh > 0 {
-		return "--fresh " + tiers.FormatDuration(a.wishes.Fresh)
-	}
-	return "new records tried as soon as today"
-}
-
-// limitsReason says which of the limits without calls and wait no schedule keeps.
-func (a *adviser) limitsReason() string {
-	if shortest := a.space.every[0]; a.limits.new < shortest {
-		return fmt.Sprintf("--fresh %s is too short: the shortest interval is %s", roundedDuration(a.limits.new), roundedDuration(shortest))
-	}
-	least := math.Inf(1)
-	for _, first := range a.space.every {
-		if first > a.limits.new {
-			break
-		}
-		for _, edge := range a.space.edges {
-			for _, every := range a.space.every {
-				if edge >= every && len(a.space.beyond) == 0 {
-					least = min(least, a.main.lost(step{edge, every})/a.main.recoverable(first))
-				}
-			}
-		}
-	}
-	if infinite(least) {
-		return "no schedule of the usual ages and intervals has its ticks in common with the tiers of today beyond what is known"
-	}
-	return fmt.Sprintf("--lost %s is too little: at least %s are lost", number(a.limits.lost), rounded(least))
-}
-
-const (
-	shortestAsked = 30.0 // seconds
-	bisections    = 14
-)
-
-// shortestWait returns the schedule whose p95 is the shortest with so many attempts at a record.
-func (a *adviser) shortestWait(mostCalls float64) (path []step, wait float64, ok bool) {
-	mostCalls *= 1 + tolerance
-	within := func(wait float64) bool {
-		g := a.limits
-		g.wait = wait
-		return a.space.within(g, mostCalls)
-	}
-	g := a.limits
-	path, cost, ok := a.space.fewestCalls(g)
-	if !ok || cost.calls > mostCalls {
-		return nil, 0, false
-	}
-	longest := slices.Max(a.space.every)
-	for _, t := range a.space.beyond {
-		longest = max(longest, t.every)
-	}
-	low := math.Log(shortestAsked)
-	high := math.Log(longest)
-	if !within(longest) {
-		return path, math.Inf(1), true
-	}
-	for range bisections {
-		middle := (low + high) / 2
-		if within(math.Exp(middle)) {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	g.wait = math.Exp(high)
-	path, _, _ = a.space.fewestCalls(g)
-	return path, a.compute(a.main, path).p95, true
-}
-
-// proposal returns the proposal of searched tiers.
-func (a *adviser) proposal(name string, path []step) Proposal {
-	s := a.toSchedule(path)
-	return Proposal{Name: name, Tiers: s.Tiers(), Figures: a.evaluate(s)}
-}
-
-// toSchedule returns searched tiers as a schedule. Tiers of today stay what they are, also in name.
-func (a *adviser) toSchedule(path []step) *tiers.Schedule {
-	s := new(tiers.Schedule)
-	for _, p := range path {
-		t := tiers.Tier{MaxAge: seconds(p.upto), Every: seconds(p.every)}
-		if old, ok := a.schedule.ByMaxAge(t.MaxAge); ok {
-			t.Name = old.Name
-			beyond := t.MaxAge > a.in.Oldest
-			if old.Every == t.Every || beyond && old.Every == 0 && meanInterval(old) == p.every {
-				t = old
-			}
-		}
-		if _, err := s.Add(t); err != nil {
-			t.Name = "" // a name of today that another tier has by its age
-			s.Add(t)
-		}
-	}
-	return s
-}
-
-func (a *adviser) todayProposal() Proposal {
-	return Proposal{Name: nameToday, Tiers: a.schedule.Tiers(), Figures: a.today}
-}
-
-func (a *adviser) keep(reasons ...string) Result {
-	return Result{Kind: Keep, Reasons: reasons, Proposals: []Proposal{a.todayProposal()}}
-}
-
-func (a *adviser) impossible(reason string) Result {
-	return Result{Kind: Impossible, Reasons: []string{reason}, Proposals: []Proposal{a.todayProposal()}}
+func (a *adviser) impossible(reason string, instead ...Proposal) Result {
+	return Result{Kind: Impossible, Reasons: []string{reason}, Proposals: append([]Proposal{a.today}, instead...)}
 }
 
 // A gain is what a proposal is better in.
@@ -305,142 +218,160 @@ const (
 	shorterWait
 )
 
-func (g gain) of(n numbers) float64 {
-	if g == fewerCalls {
-		return n.calls
-	}
-	return n.p95
-}
-
-// leastGain is the share by which a proposal is better than today's schedule at least.
+// leastGain is the share by which a proposal is better than today at least.
 const leastGain = 0.05
 
-// decide returns the proposal, unless today's schedule keeps all wishes and the gain is noise.
-func (a *adviser) decide(path []step, by gain) Result {
-	p := a.proposal(nameProposed, path)
-	noise := a.isNoise(path, p.Figures, by)
+// decide returns the choice, unless today keeps all wishes and the gain is noise.
+func (a *adviser) decide(c *choice, by gain) Result {
+	p := c.proposal("proposed")
+	noise := a.isNoise(p, by)
 	if by == shorterWait {
-		noise = noise && a.isNoise(path, p.Figures, fewerCalls)
+		noise = noise && a.isNoise(p, fewerCalls) // as short a wait with fewer calls is better, too
 	}
 	if a.keepsWishes() && noise {
 		return a.keep(a.keepReason(p.Figures, by))
 	}
-	return Result{Kind: Propose, Reasons: []string{a.gainReason(p.Figures)}, Proposals: []Proposal{a.todayProposal(), p}}
+	return Result{Kind: Propose, Reasons: []string{a.gainReason(p.Figures)}, Proposals: []Proposal{a.today, p}}
 }
 
-// keepsWishes reports whether today's schedule is what was asked for.
+// keepsWishes reports whether today is what was asked for.
 func (a *adviser) keepsWishes() bool {
-	f := a.today
+	f := a.today.Figures
 	w := a.wishes
 	const exact = 1 + 10*waitExactness
 	return (w.CallsPerHour == 0 || f.CallsPerDay.Value <= 24*w.CallsPerHour*exact) &&
 		(w.Wait == 0 || f.Wait.P95.Value <= w.Wait.Seconds()*exact) &&
-		f.LostPer1000.Value <= 1000*a.limits.lost+tolerance &&
-		f.NewWait <= a.limits.new
+		f.LostPer1000.Value <= 1000*a.goal.lost+tolerance &&
+		f.NewWait <= a.goal.new
 }
 
-func valueOf(f Figures, by gain) (value, low float64) {
-	if by == fewerCalls {
-		return f.CallsPerDay.Value, f.CallsPerDay.Low
+// isNoise reports whether a proposal is not clearly better than today: by less than leastGain, or not in 19
+// of 20 of the drawn curves.
+func (a *adviser) isNoise(p Proposal, by gain) bool {
+	value := func(n numbers) float64 {
+		if by == fewerCalls {
+			return n.calls
+		}
+		return n.p95
 	}
-	return f.Wait.P95.Value, f.Wait.P95.Low
-}
-
-// isNoise reports whether a proposal is not clearly better than today's schedule: by less than leastGain, or not by
-// more than 19 of 20 drawn curves agree on.
-func (a *adviser) isNoise(path []step, proposed Figures, by gain) bool {
-	before, low := valueOf(a.today, by)
-	after, _ := valueOf(proposed, by)
-	if infinite(before) {
+	before := value(a.today.Figures.numbers())
+	after := value(p.Figures.numbers())
+	switch {
+	case infinite(before):
 		return infinite(after)
-	}
-	if after > before*(1-leastGain) {
+	case after > before*(1-leastGain):
 		return true
 	}
-	list, ok := stepsOf(a.schedule)
-	if !ok {
-		return after >= low
+	better := 0
+	n := min(len(a.today.drawn), len(p.drawn))
+	for i := range n {
+		if value(p.drawn[i]) < value(a.today.drawn[i]) {
+			better++
+		}
 	}
-	var gains []float64
-	for _, m := range a.drawn {
-		gains = append(gains, by.of(a.compute(m, list))-by.of(a.compute(m, path)))
-	}
-	slices.Sort(gains)
-	return len(gains) > 0 && !(gains[len(gains)/20] > 0)
+	return better < n-n/20
 }
 
 func (a *adviser) keepReason(best Figures, by gain) string {
+	today := a.today.Figures
 	if by == fewerCalls {
-		return fmt.Sprintf("today's schedule makes %s calls a day, the best one %s: that is no more than noise",
-			rounded(a.today.CallsPerDay.Value), rounded(best.CallsPerDay.Value))
+		return fmt.Sprintf("today there are %s calls a day, at best %s: the difference is no more than noise",
+			rounded(today.CallsPerDay.Value), rounded(best.CallsPerDay.Value))
 	}
-	return fmt.Sprintf("with today's schedule 95 %% wait up to %s, with the best one %s: that is no more than noise",
-		roundedDuration(a.today.Wait.P95.Value), roundedDuration(best.Wait.P95.Value))
+	return fmt.Sprintf("today 95 %% wait up to %s, at best %s: the difference is no more than noise",
+		roundedDuration(today.Wait.P95.Value), roundedDuration(best.Wait.P95.Value))
 }
 
+// gainReason says what changes: the calls, the wait and the lost ones, as far as they differ.
 func (a *adviser) gainReason(f Figures) string {
-	return fmt.Sprintf("%s calls a day instead of %s; 95 %% wait up to %s instead of %s",
-		rounded(f.CallsPerDay.Value), rounded(a.today.CallsPerDay.Value),
-		roundedDuration(f.Wait.P95.Value), roundedDuration(a.today.Wait.P95.Value))
+	today := a.today.Figures
+	text := fmt.Sprintf("%s calls a day instead of %s", rounded(f.CallsPerDay.Value), rounded(today.CallsPerDay.Value))
+	now := waitText(f.Wait.P95.Value)
+	before := waitText(today.Wait.P95.Value)
+	if now != before {
+		text += fmt.Sprintf("; 95 %% wait %s instead of %s", now, before)
+	}
+	const worthSaying = 0.5 // of 1,000
+	if d := f.LostPer1000.Value - today.LostPer1000.Value; math.Abs(d) >= worthSaying {
+		text += fmt.Sprintf("; of 1,000 are lost %s instead of %s", rounded(f.LostPer1000.Value), rounded(today.LostPer1000.Value))
+	}
+	return text
 }
 
-// three returns three schedules of the frontier.
-func (a *adviser) three() Result {
-	r := Result{Kind: Propose, Proposals: []Proposal{a.todayProposal()}}
-	calls := a.today.CallsPerDay.Value / 24
+// waitText writes up to how long a wait is.
+func waitText(wait float64) string {
+	if infinite(wait) {
+		return roundedDuration(wait)
+	}
+	return "up to " + roundedDuration(wait)
+}
+
+// searchFrontier returns three choices that cannot be better in one figure without being worse in the other.
+func (a *adviser) searchFrontier() Result {
+	r := Result{Kind: Propose, Proposals: []Proposal{a.today}}
 	noise := true
-	add := func(name string, path []step, by gain) {
-		p := a.proposal(name, path)
-		noise = noise && a.isNoise(path, p.Figures, by)
+	add := func(name string, c *choice, by gain) {
+		if c == nil {
+			return
+		}
+		p := c.proposal(name)
+		noise = noise && a.isNoise(p, by)
+		r.Proposals = append(r.Proposals, p)
 		r.Reasons = append(r.Reasons, name+": "+a.gainReason(p.Figures))
-		r.Proposals = append(r.Proposals, p)
 	}
-	g := a.limits
-	g.wait = a.today.Wait.P95.Value * (1 + waitExactness)
-	if path, _, ok := a.space.fewestCalls(g); ok { // the first is the one to use: nobody waits longer, nobody is called more
-		add(nameTodayWait, path, fewerCalls)
-	}
-	if path, _, ok := a.shortestWait(a.perRecord(calls)); ok {
-		add(nameTodayCalls, path, shorterWait)
-	}
+	// The first is the one to use: with it, no record waits longer and nobody is called more often.
+	g := a.goal
+	g.wait = a.today.Figures.Wait.P95.Value * (1 + 2*waitExactness)
+	add("today's wait", a.fewestCalls(g), fewerCalls)
+	calls := a.today.Figures.CallsPerDay.Value / 24 / a.perHour
+	add("today's calls", a.shortestWait(a.goal, calls*(1+tolerance)), shorterWait)
 	if noise {
-		return a.keep("no other schedule has the calls of today's and a shorter wait, or its wait and fewer calls, by more than noise")
+		return a.keep("no other has today's calls and a shorter wait, or today's wait and fewer calls, by more than noise")
 	}
-	if path, _, ok := a.shortestWait(a.perRecord(calls / 2)); ok {
-		p := a.proposal(nameHalf, path)
-		r.Reasons = append(r.Reasons, nameHalf+": "+a.gainReason(p.Figures))
-		r.Proposals = append(r.Proposals, p)
+	half := "half the calls"
+	if c := a.shortestWait(a.goal, calls/2*(1+tolerance)); c != nil {
+		add(half, c, fewerCalls)
 	} else {
-		r.Reasons = append(r.Reasons, nameHalf+" cannot be had: "+a.callsReason())
+		r.Reasons = append(r.Reasons, half+" cannot be had: "+a.fewestReason())
 	}
 	return r
 }
 
-// A Point is a schedule of the frontier: no other one has fewer calls and as short a wait.
+// A Point is what is on the frontier: nothing has fewer calls and as short a wait.
 type Point struct {
 	CallsPerDay float64
-	WaitP95     float64 // seconds; +Inf: more than 5 % are lost
+	WaitP95     float64 // seconds
 }
 
 const frontierPoints = 24
 
-// Frontier returns the points of the schedules that keep the limits of lost ones and of new records, the shortest
-// wait first.
+// Frontier returns the calls and the waits of schedules that are each the best of their wait, the shortest wait
+// first. All keep the limits of lost ones and of new records.
 func Frontier(in *Inputs, today *tiers.Schedule, w Wishes) []Point {
-	in = &Inputs{PerHour: in.PerHour, Broken: in.Broken, Oldest: in.Oldest, Slots: in.Slots}
-	a := newAdviser(in, today, w)
-	var list []Point
-	longest := math.Log(slices.Max(a.space.every))
-	least := math.Log(shortestAsked)
+	return newScheduleAdviser(in.withoutDrawn(), today, w).frontier()
+}
+
+// withoutDrawn returns the inputs without the curves that only intervals need.
+func (in *Inputs) withoutDrawn() *Inputs {
+	copied := *in
+	copied.Drawn = nil
+	return &copied
+}
+
+func (a *adviser) frontier() (list []Point) {
+	if a.perHour <= 0 {
+		return nil
+	}
+	shortest := math.Log(shortestAsked)
+	longest := math.Log(Intervals[len(Intervals)-1].Seconds())
 	for i := range frontierPoints {
-		g := a.limits
-		g.wait = math.Exp(least + (longest-least)*float64(i)/(frontierPoints-1))
-		path, _, ok := a.space.fewestCalls(g)
-		if !ok {
+		g := a.goal
+		g.wait = math.Exp(shortest + (longest-shortest)*float64(i)/(frontierPoints-1))
+		c := a.fewestCalls(g)
+		if c == nil || infinite(c.wait) {
 			continue
 		}
-		n := a.compute(a.main, path)
-		p := Point{n.calls, n.p95}
+		p := Point{c.calls * a.perHour * 24, c.wait}
 		if len(list) == 0 || p.CallsPerDay < list[len(list)-1].CallsPerDay*(1-tolerance) {
 			list = append(list, p)
 		}
@@ -448,13 +379,40 @@ func Frontier(in *Inputs, today *tiers.Schedule, w Wishes) []Point {
 	return list
 }
 
-// rounded writes a number with three digits at most.
+const (
+	shortestAsked = 30.0 // seconds
+	bisections    = 14
+)
+
+// shortest returns the shortest wait up to the longest one with which something is within a limit; +Inf: none is.
+func shortest(longest float64, within func(wait float64) bool) float64 {
+	if !within(longest) {
+		return math.Inf(1)
+	}
+	low := math.Log(shortestAsked)
+	high := math.Log(longest)
+	for range bisections {
+		middle := (low + high) / 2
+		if within(math.Exp(middle)) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return math.Exp(high)
+}
+
+// rounded writes a number with three digits at least.
 func rounded(x float64) string {
-	if x >= 100 || x == 0 {
+	if x >= 100 || x <= 0 {
 		return strconv.FormatFloat(math.Round(x), 'f', -1, 64)
 	}
 	digits := int(math.Floor(math.Log10(x)))
-	return strconv.FormatFloat(x, 'f', max(0, 2-digits), 64)
+	text := strconv.FormatFloat(x, 'f', 2-digits, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }
 
 // number writes a number as it was given.
@@ -474,6 +432,3 @@ func roundedDuration(s float64) string {
 	}
 	return tiers.FormatDuration(seconds(s).Round(unit))
 }
-
-// A Setting is a setting of a policy and its value as YAML.
-type Setting struct{ Key, Value string }
