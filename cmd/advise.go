@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
 	"backlog/backlog/config"
+	"backlog/backlog/retry"
 	"backlog/internal/picture"
 	"backlog/tiers"
 )
@@ -84,7 +86,11 @@ func runAdvise(o AdviseOptions, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	a := propose.Advise(advise.Fit(history), propose.Question{Schedule: cfg.Tiers, Wishes: o.Wishes})
+	settings, _ := cfg.Policy.Settings.(retry.Settings) // nil for progressive
+	a, err := propose.Advise(advise.Fit(history), propose.Question{Schedule: cfg.Tiers, Settings: settings, Wishes: o.Wishes})
+	if err != nil {
+		return err
+	}
 	if o.Plot != "" {
 		if err := picture.WriteFile(o.Plot, a.Plot); err != nil {
 			return err
@@ -110,15 +116,16 @@ func (o *AdviseOptions) print(g *globalOptions, a *propose.Advice) error {
 	return nil
 }
 
-// checkAdvised returns an error if there is no schedule to advise on.
+// advisedPolicies are the policies whose settings are searched.
+var advisedPolicies = []string{"progressive", "fibonacci", "linear", "exponential", "list"}
+
+// checkAdvised returns an error if there is nothing to advise on.
 func checkAdvised(cfg *config.Config) error {
-	switch name := cfg.Policy.Name; name {
-	case "refresh":
-		return usagef("the policy refresh plans when each row is processed again: there is no schedule to advise on")
-	case "none":
-		return usagef("the policy none never tries a record again: there is no schedule to advise on")
+	name := cfg.Policy.Name
+	if slices.Contains(advisedPolicies, name) {
+		return nil
 	}
-	return nil
+	return usagef("the policy %s has no settings to advise on; there is advice on %s", name, strings.Join(advisedPolicies, ", "))
 }
 
 // checkProposed returns an error if there is no schedule to use but there should be one.

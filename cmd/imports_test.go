@@ -264,7 +264,7 @@ var knownToCommands = []string{
 // ownedImports are the packages that some files of cmd may import as well, by the beginning of
 // their path.
 var ownedImports = map[string][]string{
-	"cmd/advise":     {"backlog/backlog/advise", "backlog/backlog/advise/propose", "backlog/internal/picture"},
+	"cmd/advise":     {"backlog/backlog/advise", "backlog/backlog/advise/propose", "backlog/backlog/retry", "backlog/internal/picture"},
 	"cmd/health.go":  {"backlog/backlog/web"},
 	"cmd/passes.go":  {"backlog/backlog/advise"},
 	"cmd/refresh.go": {"backlog/backlog/retry"},

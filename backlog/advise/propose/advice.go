@@ -8,6 +8,7 @@ import (
 
 	"backlog/backlog/advise"
 	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
 	"backlog/tiers"
 )
 
@@ -34,7 +35,32 @@ const Wait Kind = "wait"
 // A Question is what an operator has and wants.
 type Question struct {
 	Schedule *tiers.Schedule
+	Settings retry.Settings // of the policy; nil: age alone decides
 	Wishes   Wishes
+}
+
+// today returns the proposal to change nothing.
+func (q *Question) today(in *Inputs) (Proposal, error) {
+	p := Proposal{Name: "today", Tiers: q.Schedule.Tiers()}
+	if q.Settings == nil {
+		p.Figures = Evaluate(in, q.Schedule)
+		return p, nil
+	}
+	policy, err := retry.Policy(q.Settings)
+	if err != nil {
+		return p, err
+	}
+	p.Policy = policyYAML(q.Settings)
+	p.Figures = EvaluatePolicy(in, q.Schedule, policy)
+	return p, nil
+}
+
+// search looks for what is best.
+func (q *Question) search(in *Inputs) (Result, error) {
+	if q.Settings == nil {
+		return Search(in, q.Schedule, q.Wishes), nil
+	}
+	return SearchPolicy(in, q.Schedule, q.Settings, q.Wishes)
 }
 
 // InputsOf returns the inputs that a model stands for.
@@ -53,8 +79,9 @@ func InputsOf(m *advise.Model) *Inputs {
 	return in
 }
 
-// Advise returns what a model says about today's schedule, and a better one if there is one.
-func Advise(m *advise.Model, q Question) *Advice {
+// Advise returns what a model says about today's schedule or settings, and better ones if there are any. It returns an
+// error if the settings are refused.
+func Advise(m *advise.Model, q Question) (*Advice, error) {
 	a := &Advice{
 		Reasons:   []string{},
 		Warnings:  warnings(m),
@@ -65,36 +92,44 @@ func Advise(m *advise.Model, q Question) *Advice {
 		question:  q,
 	}
 	missing, days := m.Missing()
-	if len(missing) > 0 {
-		a.wait(missing, days)
+	if len(missing) > 0 || m.Healing == advise.HealingByTries {
 		if m.Oldest > 0 {
-			a.Proposals = []Proposal{{Name: nameToday, Tiers: q.Schedule.Tiers(), Figures: Evaluate(a.inputs, q.Schedule)}}
+			today, err := q.today(a.inputs)
+			if err != nil {
+				return nil, err
+			}
+			a.Proposals = []Proposal{today}
 		}
-		return a
-	}
-	r := Search(a.inputs, q.Schedule, q.Wishes)
-	a.Proposals = r.Proposals
-	if m.Healing == advise.HealingByTries {
+		if len(missing) > 0 {
+			a.wait(missing, days)
+			return a, nil
+		}
 		a.Kind = Impossible
-		a.Proposals = a.Proposals[:1]
 		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
-		return a
+		return a, nil
+	}
+	r, err := q.search(a.inputs)
+	if err != nil {
+		return nil, err
 	}
 	a.Kind = r.Kind
 	a.Reasons = append(a.Reasons, r.Reasons...)
+	a.Proposals = r.Proposals
 	if a.Kind != Propose {
-		return a
+		return a, nil
 	}
 	if reason, factor := tooWide(r.Proposals[1].Figures); reason != "" {
 		a.wait([]string{reason}, m.Days*(factor*factor-1))
 		a.Proposals = a.Proposals[:1]
-		return a
+		return a, nil
 	}
-	a.Warnings = append(a.Warnings, untried(m, r.Proposals[1].Tiers)...)
+	if q.Settings == nil {
+		a.Warnings = append(a.Warnings, untried(m, r.Proposals[1].Tiers)...)
+	}
 	if m.Healing == advise.HealingUnknown {
 		a.Warnings = append(a.Warnings, "records of one age were always tried after the same time: it is taken for granted that they recover with time, not by being tried")
 	}
-	return a
+	return a, nil
 }
 
 // wait says that not enough is known yet.

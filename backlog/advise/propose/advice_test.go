@@ -28,6 +28,16 @@ func tiersOf(t *testing.T, w *worlds.World) *tiers.Schedule {
 	return testkit.Schedule(t, list...)
 }
 
+// ask returns the advice.
+func ask(t testing.TB, m *advise.Model, s *tiers.Schedule, w propose.Wishes) *propose.Advice {
+	t.Helper()
+	a, err := propose.Advise(m, propose.Question{Schedule: s, Wishes: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // halfAnHour is what most tests wish for.
 var halfAnHour = propose.Wishes{Wait: 30 * time.Minute, Lost: -1}
 
@@ -46,7 +56,7 @@ func TestAdvise(t *testing.T) {
 		{"few records", few, propose.Wait, "known only to be between"},
 		{"tries heal", worlds.Examples["lottery"](), propose.Impossible, "tries heal"},
 	} {
-		a := propose.Advise(learn(c.world), propose.Question{Schedule: tiersOf(t, c.world), Wishes: halfAnHour})
+		a := ask(t, learn(c.world), tiersOf(t, c.world), halfAnHour)
 		if a.Kind != c.want || !strings.Contains(strings.Join(a.Reasons, "; "), c.reason) {
 			t.Errorf("%s: %s, because %q", c.name, a.Kind, a.Reasons)
 		}
@@ -56,7 +66,7 @@ func TestAdvise(t *testing.T) {
 		if c.want == propose.Wait && (a.WaitDays == nil || *a.WaitDays < 1 || *a.WaitDays > 365) {
 			t.Errorf("%s: wait for %v days", c.name, a.WaitDays)
 		}
-		if again := propose.Advise(learn(c.world), propose.Question{Schedule: tiersOf(t, c.world), Wishes: halfAnHour}); again.Text() != a.Text() {
+		if again := ask(t, learn(c.world), tiersOf(t, c.world), halfAnHour); again.Text() != a.Text() {
 			t.Errorf("%s: it says something else the second time", c.name)
 		}
 	}
@@ -66,8 +76,8 @@ func TestAdvise(t *testing.T) {
 func TestProposedIsKept(t *testing.T) {
 	w := worlds.Examples["shop"]()
 	m := learn(w)
-	proposed := propose.Advise(m, propose.Question{Schedule: tiersOf(t, w), Wishes: halfAnHour}).Proposals[1]
-	a := propose.Advise(m, propose.Question{Schedule: testkit.Schedule(t, proposed.Tiers...), Wishes: halfAnHour})
+	proposed := ask(t, m, tiersOf(t, w), halfAnHour).Proposals[1]
+	a := ask(t, m, testkit.Schedule(t, proposed.Tiers...), halfAnHour)
 	if a.Kind != propose.Keep || a.YAML() == "" {
 		t.Errorf("%s: %q", a.Kind, a.Reasons)
 	}
@@ -80,7 +90,7 @@ func TestWarnings(t *testing.T) {
 	m.Retried = 7
 	m.Incomplete = []advise.IncompleteBand{{Band: 3, Attempts: 10, Incomplete: 2}, {Band: len(advise.Edges), Attempts: 4, Incomplete: 4}}
 	m.Changed = worlds.Start
-	a := propose.Advise(m, propose.Question{Schedule: tiersOf(t, w), Wishes: propose.Wishes{Wait: 2 * time.Minute, Lost: -1}})
+	a := ask(t, m, tiersOf(t, w), propose.Wishes{Wait: 2 * time.Minute, Lost: -1})
 	all := strings.Join(a.Warnings, "\n")
 	for _, want := range []string{
 		"behaviour changed on about 2026-01-05",
@@ -126,7 +136,7 @@ func TestAdviceYAML(t *testing.T) {
 		tiers.Tier{MaxAge: time.Hour, Every: 5 * time.Minute, Offset: time.Second},
 		tiers.Tier{Name: "night", MaxAge: 30 * 24 * time.Hour, Cron: "0 3 * * *"},
 	)
-	a := propose.Advise(learn(w), propose.Question{Schedule: schedule, Wishes: halfAnHour})
+	a := ask(t, learn(w), schedule, halfAnHour)
 	a.Kind = propose.Keep
 	got := a.YAML()
 	for _, want := range []string{
@@ -150,7 +160,7 @@ func TestAdvicePlot(t *testing.T) {
 		"nothing":    advise.Fit(&advise.History{}),
 		"many lost":  learn(lost),
 	} {
-		a := propose.Advise(m, propose.Question{Schedule: tiersOf(t, lost), Wishes: halfAnHour})
+		a := ask(t, m, tiersOf(t, lost), halfAnHour)
 		var b bytes.Buffer
 		if err := a.Plot(&b, "svg"); err != nil || !strings.Contains(b.String(), "still broken") || strings.Contains(b.String(), "NaN") {
 			t.Errorf("%s: %v\n%s", name, err, b.String())
@@ -172,6 +182,6 @@ func BenchmarkAdvise(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		propose.Advise(advise.Fit(h), propose.Question{Schedule: s, Wishes: halfAnHour})
+		ask(b, advise.Fit(h), s, halfAnHour)
 	}
 }

@@ -32,6 +32,9 @@ func (a *Advice) Plot(out io.Writer, format string) error {
 	if len(a.Proposals) > 0 {
 		panels = []func(c *picture.Canvas, top int){a.plotFrontier, a.plotIntervals, a.plotStillBroken}
 	}
+	if a.question.Settings != nil { // the intervals are the policy's
+		panels = []func(c *picture.Canvas, top int){a.plotFrontier, a.plotStillBroken}
+	}
 	canvas, err := picture.New(format, plotWidth, len(panels)*panelHeight)
 	if err != nil {
 		return err
@@ -117,7 +120,10 @@ func gridLines(c *picture.Canvas, top int, x, y axis, xs, ys []float64, xText, y
 
 // plotFrontier draws the waits that can be had, by calls, from top on.
 func (a *Advice) plotFrontier(c *picture.Canvas, top int) {
-	frontier := Frontier(a.inputs, a.question.Schedule, a.question.Wishes)
+	var frontier []Point
+	if a.question.Settings == nil {
+		frontier = Frontier(a.inputs, a.question.Schedule, a.question.Wishes)
+	}
 	var calls, waits []float64
 	for _, p := range frontier {
 		calls = append(calls, p.CallsPerDay)

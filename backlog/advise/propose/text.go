@@ -160,6 +160,13 @@ func (a *Advice) YAML() string {
 	}
 	var b strings.Builder
 	b.WriteString("tiers:\n")
+	if p.Policy != "" {
+		for _, t := range p.Tiers {
+			fmt.Fprintf(&b, "  - %s\n", tierYAML(t))
+		}
+		fmt.Fprintf(&b, "policy: %s\n", p.Policy)
+		return b.String()
+	}
 	reasons := Reasons(a.inputs, p.Tiers)
 	for i, t := range p.Tiers {
 		fmt.Fprintf(&b, "  # %s\n  - %s\n", reasons[i], tierYAML(t))
@@ -218,6 +225,7 @@ func (p Proposal) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Name     string          `json:"name"`
 		Tiers    []tier          `json:"tiers"`
+		Policy   string          `json:"policy,omitempty"`
 		Calls    advise.Estimate `json:"calls_per_day"`
 		InVain   advise.Estimate `json:"in_vain_per_day"`
 		Peak     advise.Number   `json:"peak"`
@@ -228,6 +236,7 @@ func (p Proposal) MarshalJSON() ([]byte, error) {
 	}{
 		Name:     p.Name,
 		Tiers:    list,
+		Policy:   p.Policy,
 		Calls:    f.CallsPerDay,
 		InVain:   f.InVainPerDay,
 		Peak:     advise.Number(f.Peak),
