@@ -108,6 +108,7 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
 		return a, nil
 	}
+	a.Warnings = append(a.Warnings, givenUp(m, q.Schedule)...)
 	r, err := q.search(a.inputs)
 	if err != nil {
 		return nil, err
@@ -210,6 +211,30 @@ func warnings(m *advise.Model) []string {
 		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours may be better than any with `every`", 100*share, hour, (hour+3)%24)
 	}
 	return list
+}
+
+const (
+	// manyGivenUp is the share of the first failures that are still broken when the schedule ends above which
+	// it would be worth to know what becomes of them.
+	manyGivenUp = 0.05
+	// triedOn is how often and how much longer they would be tried to find out.
+	triedOnEvery  = 24 * time.Hour
+	triedOnFactor = 4
+)
+
+// givenUp returns a warning if many records are still broken when the last tier ends: those that recover
+// later are lost, and nothing tells how many they are.
+func givenUp(m *advise.Model, s *tiers.Schedule) []string {
+	last := s.Widest().MaxAge
+	share := m.BrokenForGood.Value
+	if m.Oldest < last || share < manyGivenUp {
+		return nil
+	}
+	longer := triedOnFactor * last
+	every := max(triedOnEvery, s.Widest().Every)
+	calls := m.PerHour * 24 * m.Broken(m.Oldest) * (longer - last).Hours() / every.Hours()
+	return []string{fmt.Sprintf("%.0f %% of the first failures are given up at %s while they are still broken, and nothing tells how many of them would recover: a last tier {max_age: %s, every: %s} would show that, for at most %s calls a day more",
+		100*share, tiers.FormatDuration(last), tiers.FormatDuration(longer), tiers.FormatDuration(every), rounded(calls))}
 }
 
 // edgeOf returns the upper edge of a band.
