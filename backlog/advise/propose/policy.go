@@ -201,6 +201,9 @@ func (f *policyFinder) shortestWait(g goal, mostCalls float64) *choice {
 	return f.best(within, func(n numbers) float64 { return n.calls })
 }
 
+// fixed implements finder.
+func (f *policyFinder) fixed() string { return "" }
+
 // limits implements finder.
 func (f *policyFinder) limits(g goal) string {
 	if f.newWait > g.new {
