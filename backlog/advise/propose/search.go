@@ -328,7 +328,9 @@ func (r *search) label(rests []*rest, fastest *rest) {
 			for _, i := range list {
 				l := labels[i]
 				end := r.ends[l.at.every][l.at.edge]
-				if sum := l.plus(end.total); end.possible && end.tiers <= n && sum.allowed() && sum.calls < r.best.calls {
+				sum := l.plus(end.total)
+				possible := end.possible && end.tiers <= n && sum.allowed()
+				if possible && sum.calls < r.best.calls {
 					r.offer(pathTo(labels, i))
 				}
 				if n > 0 {

@@ -122,7 +122,7 @@ func (s *space) tail(last step) ([]step, bool) {
 	return list, true
 }
 
-// following returns how many tiers follow the last searched one: those of today that tick less often.
+// following returns how many of today's tiers follow the last searched one, because they tick less often.
 func (s *space) following(last step) (n int) {
 	for _, t := range s.beyond {
 		if t.every > last.every {
