@@ -156,12 +156,12 @@ func newPolicyAdviser(in *Inputs, schedule *tiers.Schedule, today retry.Settings
 }
 
 // quickSteps is mostSteps of settings that are only compared.
-const quickSteps = 4000
+const quickSteps = 3000
 
 // sample returns the numbers of a candidate from so many steps.
 func (f *policyFinder) sample(c *candidate, steps int) numbers {
 	list := f.lives(planned(f.tickers, c.policy), steps)
-	return f.evaluator.numbers(f.main, list, gapsOf(list))
+	return f.compared(f.main.walk(list, gapsOf(list)))
 }
 
 func (f *policyFinder) propose(name string, s retry.Settings, p *backlog.Policy) Proposal {
