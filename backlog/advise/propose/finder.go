@@ -62,6 +62,16 @@ func (f *tierFinder) shortestWait(g goal, mostCalls float64) *choice {
 	return f.fewestCalls(g)
 }
 
+// fixed implements finder.
+func (f *tierFinder) fixed() string {
+	calls := f.space.fixedCalls() * f.perHour
+	if calls == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; today's tiers make %s/h of them at records older than %s, of which nothing is known",
+		rounded(calls), tiers.FormatDuration(f.in.Oldest))
+}
+
 // limits implements finder.
 func (f *tierFinder) limits(g goal) string {
 	s := f.space

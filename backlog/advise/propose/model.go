@@ -196,7 +196,7 @@ func (m *model) slotEdge(g *group, t step, next, than float64) float64 {
 		}
 		return sum
 	}
-	intervals := int(next / t.every)
+	intervals := max(1, int(next/t.every))
 	for b, share := range p.bins {
 		longer := 0.0
 		for k := range intervals {

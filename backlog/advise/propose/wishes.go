@@ -76,6 +76,9 @@ type finder interface {
 
 	// limits says which limit of a goal without a wait nothing keeps.
 	limits(g goal) string
+
+	// fixed says which calls no choice saves, "" if all can be saved.
+	fixed() string
 }
 
 // An adviser asks a finder for what is wished for.
@@ -199,7 +202,7 @@ func (a *adviser) fewestReason() string {
 	if least != nil && least.calls < c.calls*(1-tolerance) {
 		text += ", without these limits " + a.callsPerHour(least.calls)
 	}
-	return text
+	return text + a.fixed()
 }
 
 func (a *adviser) keep(reason string) Result {
