@@ -84,4 +84,7 @@ hostile: ## draw tables that refuse some of their rows, and what happens to them
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile truth
+model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
+	@./testdata/model.sh
+
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile truth model
