@@ -90,4 +90,7 @@ syscalls: ## kill a pass before each of its system calls, and let each fail, for
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls truth
+model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
+	@./testdata/model.sh
+
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls truth model
