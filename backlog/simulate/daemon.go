@@ -146,6 +146,7 @@ func (d *daemon) step() bool {
 		j := d.reserved[0]
 		d.reserved = d.reserved[1:]
 		d.beginCall(j)
+		d.dispatch() // the next one of its pass may wait for the limiter now
 	}
 	return true
 }
