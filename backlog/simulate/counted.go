@@ -39,6 +39,15 @@ type Counted struct {
 	Zone  *time.Location  // of the picture's dates; nil: UTC
 }
 
+// total returns the number of counted records.
+func (c *Counted) total() int {
+	total := 0
+	for _, b := range c.Bands {
+		total += b.Fresh + b.Failed
+	}
+	return total
+}
+
 // A Comparison is what becomes of records under each of several schedules.
 type Comparison struct {
 	Results []Result
@@ -55,10 +64,7 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison,
 	w := &Workload{From: from, To: from.Add(24 * time.Hour), Seed: 1, Poison: 1, Zone: counted.Zone}
 	scale := w.setCounted(counted)
 	for i := range list {
-		o := &list[i].Options
-		o.MaxRecords = divideUp(o.MaxRecords, scale)
-		o.AbortAfter = divideUp(o.AbortAfter, scale)
-		o.Rate /= float64(scale)
+		list[i].Options = list[i].Options.scaled(scale)
 	}
 	var c Comparison
 	all, err := Compare(ctx, w, list)
@@ -86,17 +92,21 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison,
 	return c, err
 }
 
+// scaled returns the options for a workload of which one record stands for several.
+func (o Options) scaled(scale int) Options {
+	o.MaxRecords = divideUp(o.MaxRecords, scale)
+	o.AbortAfter = divideUp(o.AbortAfter, scale)
+	o.Rate /= float64(scale)
+	return o
+}
+
 // divideUp returns n / by, rounded up.
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
 // setCounted sets the workload's records from the counts, each in the middle of its band of
 // ages. It returns how many counted records one of them stands for.
 func (w *Workload) setCounted(c Counted) (scale int) {
-	total := 0
-	for _, b := range c.Bands {
-		total += b.Fresh + b.Failed
-	}
-	scale = max(1, divideUp(total, maxPoints))
+	scale = max(1, divideUp(c.total(), maxPoints))
 	w.Records = []Record{}
 	fresh := scale / 2 // counted, not yet among the records; the half rounds
 	failed := scale / 2
