@@ -303,6 +303,11 @@ func (l *Loop) wake(ctx context.Context) {
 	if len(w.Delayed) > 0 {
 		l.lastTick = now
 	}
+	for _, name := range w.Delayed {
+		if _, busy := l.begun[name]; !busy {
+			delete(l.passFor, name) // a wider pass under way began before this tick
+		}
+	}
 	for _, d := range w.Skipped {
 		if l.begun[d.Tier.Name] {
 			l.lastTick = now

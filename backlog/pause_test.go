@@ -45,3 +45,34 @@ func TestPause(t *testing.T) {
 		}
 	})
 }
+
+// A wide pass that ends in a pause does not make up for a narrow tick that came in the pause, after the
+// pass had begun: also a daemon that starts anew in the pause runs that tier after it.
+func TestPauseKeepsTicksApartFromThePassUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{}, slowly(8*time.Minute, fail))
+		b.add(t, "NEW", 1, 1, time.Hour)
+		var paused atomic.Bool
+		state := new(keeper)
+		run := func() (stop func()) {
+			l := b.loop(schedule(t, "1d 5m", "7d 20m"))
+			l.State, l.Engine.Paused = state, paused.Load
+			return start(t, l)
+		}
+		until(19 * time.Minute)
+		stop := run()
+		until(22 * time.Minute)
+		paused.Store(true)
+		until(29 * time.Minute)
+		if ended := b.events.of(backlog.PassEnded); len(ended) != 1 || !ended[0].Report.Complete {
+			t.Fatalf("want the wide pass complete in the pause, got %+v", ended)
+		}
+		stop()
+		stop = run()
+		until(29*time.Minute + 30500*time.Millisecond) // the pause is looked at each second
+		paused.Store(false)
+		until(29*time.Minute + 50*time.Second)
+		b.wantStory(t, passKinds, "20m0s started 7d", "29m31s started 1d")
+		stop()
+	})
+}

@@ -50,6 +50,11 @@ func TestDocs(t *testing.T) {
 			}
 			dir := t.TempDir()
 			named := writeDocFiles(t, dir, text)
+			if bytes.Contains(text, []byte("shop.jsonl")) {
+				if err := writePasses(filepath.Join(dir, "shop.jsonl"), "shop"); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, m := range docFence.FindAllSubmatch(text, -1) {
 				language, block := string(m[1]), string(m[2])
 				switch {

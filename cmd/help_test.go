@@ -53,6 +53,7 @@ var statuses = map[string]string{
 		"  3   --strict, and some record failed\n  75  another process is working on this table\n",
 	"run":    "  0   stopped, with every outcome written\n  1   could not do it, or could not write every outcome before it ended\n  2   wrong usage or configuration\n",
 	"status": "  0   done\n  1   could not do it\n  2   wrong usage or configuration\n  3   a flag says that this is a failure\n",
+	"advise": "  0   done\n  1   could not do it\n  2   wrong usage or configuration\n  3   nothing is proposed, and --strict or --yaml is given\n",
 	"check": "  0   nothing is wrong; --sample: the handler was called, whatever the outcome\n" +
 		"  1   something is wrong, or the handler could not be called\n  2   wrong usage or configuration\n  75  --sample, and another process is working on this table\n",
 }

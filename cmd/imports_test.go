@@ -84,7 +84,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // memory. What tests of several packages share is in testkit, which imports tiers alone, so
 // that tests inside a package may use it, too. Tests that need a server take it from
 // testserver, tests of handlers what they share about records and programs from
-// handlertest: none of the three is in a program.
+// handlertest, tests of advice what is true from worlds: none of the four is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
 	case imported == "internal/testkit":
@@ -97,6 +97,14 @@ func mayImport(s source, imported string) bool {
 		return s.test && path.Dir(s.folder) == "backlog/handler"
 	case s.folder == "internal/handlertest":
 		return imported == "backlog" || imported == "backlog/memory"
+	case imported == "internal/picture":
+		return slices.Contains([]string{"cmd", "backlog/simulate", "backlog/advise/propose"}, s.folder) || s.folder == imported && s.test
+	case s.folder == "internal/picture":
+		return false // a leaf
+	case imported == "internal/worlds":
+		return s.test
+	case s.folder == "internal/worlds":
+		return imported == "backlog/advise"
 	case imported == "internal/lists":
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/mapping" || imported == "backlog/pattern":
@@ -110,7 +118,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
 		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder) || s.folder == "backlog/simulate" && s.test
 	case s.folder == "backlog/advise/propose":
-		return imported == "tiers" || imported == "backlog" || imported == "backlog/retry" || s.test && imported != "cmd"
+		return slices.Contains([]string{"tiers", "backlog", "backlog/retry", "backlog/inspect", "internal/picture"}, imported) || s.test && imported != "cmd"
 	case s.folder == "backlog/inspect" && s.test:
 		return imported != "cmd"
 	case s.folder == "backlog/mapping" || s.folder == "backlog/pattern":
@@ -256,10 +264,11 @@ var knownToCommands = []string{
 // ownedImports are the packages that some files of cmd may import as well, by the beginning of
 // their path.
 var ownedImports = map[string][]string{
+	"cmd/advise":     {"backlog/backlog/advise", "backlog/backlog/advise/propose", "backlog/backlog/retry", "backlog/internal/picture"},
 	"cmd/health.go":  {"backlog/backlog/web"},
 	"cmd/passes.go":  {"backlog/backlog/advise"},
 	"cmd/refresh.go": {"backlog/backlog/retry"},
-	"cmd/simulate":   {"backlog/backlog/simulate", "backlog/backlog/advise"},
+	"cmd/simulate":   {"backlog/backlog/simulate", "backlog/backlog/advise", "backlog/internal/picture"},
 	"cmd/source.go":  {"backlog/backlog/amqp"},
 	"cmd/web.go":     {"backlog/backlog/web"},
 	"cmd/worker.go":  {"backlog/backlog/amqp"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"backlog/backlog/advise/propose"
 	"backlog/backlog/amqp"
 	"backlog/backlog/inspect"
 	"backlog/backlog/reader"
@@ -24,6 +25,7 @@ var answers = map[string]any{
 		Next    *string         `json:"next"`
 	}{}, "retry": retryJSON{}, "discard": reader.Discarded{}, "attempt": reader.Attempt{},
 	"check --sample": doctor.Sample{}, "schedule": []inspect.Tick{}, "retry --errors": amqp.RedriveReport{},
+	"advise": propose.Advice{},
 	// The outermost names of these stand in the code, where scripts hold them fast.
 	"pause": struct {
 		Pause *watch.Pause `json:"pause"`

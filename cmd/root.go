@@ -125,6 +125,7 @@ type command struct {
 var commands = map[string]command{
 	"check":    {groupBefore, newCheck},
 	"init":     {groupBefore, newInit},
+	"advise":   {groupBefore, newAdvise},
 	"simulate": {groupBefore, newSimulate},
 	"schedule": {groupBefore, newSchedule},
 	"run":      {groupAtWork, newRun},

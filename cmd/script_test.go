@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"backlog/internal/testserver"
+	"backlog/internal/worlds"
 )
 
 // TestScript runs the scripts of testdata/script. Beside what testscript itself
@@ -38,6 +39,7 @@ import (
 //	cmpjson FILE WANT        compare JSON, where "*" in WANT stands for any value
 //	ask LOG STATUS PATH [JSON]
 //	                         GET the path, or POST the JSON, or that of a file *.json, where LOG says that pages or metrics are served, with the token in $TOKEN, and print the answer
+//	passes FILE WORLD        write the passes of a world of worlds.Examples
 //	amqp send EXCHANGE KEY BODY…, amqp ready QUEUE N, amqp delete QUEUE
 //	                         work on the RabbitMQ at $BROKER; $QUEUE is a name of the script's own
 func TestScript(t *testing.T) {
@@ -58,6 +60,7 @@ func TestScript(t *testing.T) {
 			"waitsql":   cmdWaitSQL,
 			"cmpjson":   cmdCompareJSON,
 			"amqp":      cmdAMQP,
+			"passes":    cmdPasses,
 			"ask":       cmdAsk,
 		},
 	})
@@ -120,6 +123,20 @@ func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(err)
 		}
 	}
+}
+
+func cmdPasses(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, args, 2, "passes FILE WORLD")
+	ts.Check(writePasses(ts.MkAbs(args[0]), args[1]))
+}
+
+// writePasses writes the passes of a world of [worlds.Examples] to a file.
+func writePasses(file, world string) error {
+	example := worlds.Examples[world]
+	if example == nil {
+		return fmt.Errorf("there is no world %q", world)
+	}
+	return os.WriteFile(file, worlds.Lines("orders", example().Play()), 0o644)
 }
 
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {

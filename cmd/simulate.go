@@ -20,6 +20,7 @@ import (
 
 	"backlog/backlog/simulate"
 	"backlog/backlog/table"
+	"backlog/internal/picture"
 )
 
 // SimulateOptions are the flags of simulate.
@@ -71,8 +72,8 @@ func (o *SimulateOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Arrivals, "arrivals", "", "model a workload in which records come in at this `RATE`, such as 1000/h (1000/h,regular: at even intervals)")
 	o.Success = 1
 	o.From = firstMonday
-	f.Var(&parsedFlag[float64]{&o.Poison, "0%", simulate.ParseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
-	f.Var(&parsedFlag[float64]{&o.Success, "100%", simulate.ParseShare}, "success", "`CHANCE` that an attempt at any other record succeeds, such as 98% or 0.98")
+	f.Var(&parsedFlag[float64]{&o.Poison, "0%", parseShare}, "poison", "`SHARE` of the records that never succeed, such as 1% or 0.01")
+	f.Var(&parsedFlag[float64]{&o.Success, "100%", parseShare}, "success", "`CHANCE` that an attempt at any other record succeeds, such as 98% or 0.98")
 	f.StringArrayVar(&o.Outages, "outage", nil, "an outage, as `DURATION+DURATION`: 6h+2h begins after 6h and lasts 2h; may be repeated")
 	length := durationBetween(time.Minute, 100*365*24*time.Hour, "a duration from 1m to 36500d; write it as in 30d (s, m, h, d or w)")
 	f.Var(&parsedFlag[time.Duration]{target: &o.For, parse: length}, "for", "how long the simulation lasts: `DURATION` (default: a workload 7d, --live 24h)")
@@ -104,6 +105,9 @@ func newSimulate(g *globalOptions) *cobra.Command {
 	c.RegisterFlagCompletionFunc("policy", completeOneOf(policyNames()...))
 	return c
 }
+
+// parseShare parses a share of records.
+func parseShare(text string) (float64, error) { return simulate.ParseShare(text) }
 
 // questions are what simulate can be asked, each with its flags. Flags that all take are left out.
 var questions = []struct{ name, flags string }{
@@ -260,7 +264,7 @@ func (o *SimulateOptions) workload(ctx context.Context, g *globalOptions) error 
 	if err != nil {
 		return err
 	}
-	if _, err := simulate.PictureFormat(o.Plot); o.Plot != "" && err != nil {
+	if _, err := picture.Format(o.Plot); o.Plot != "" && err != nil {
 		return usagef("--plot: %w", err)
 	}
 	if o.Learned {

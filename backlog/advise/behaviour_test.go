@@ -2,7 +2,6 @@ package advise_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,38 +9,39 @@ import (
 	"time"
 
 	"backlog/backlog/advise"
+	"backlog/internal/worlds"
 )
 
 // exponentialOf2h is the truth of most tests.
-var exponentialOf2h = truths[0]
+var exponentialOf2h = worlds.Truths[0]
 
-func dayOf(at time.Time) float64 { return at.Sub(worldStart).Hours() / 24 }
+func dayOf(at time.Time) float64 { return at.Sub(worlds.Start).Hours() / 24 }
 
 // A change of behaviour is found on its day, one more or less.
 func TestChange(t *testing.T) {
 	for name, step := range map[string]func(inserted, recovers float64) float64{
 		"a fault is mended for all": func(inserted, recovers float64) float64 {
-			mended := 15.4 * oneDay
+			mended := 15.4 * worlds.Day
 			if recovers == 0 || inserted >= mended {
 				return 0
 			}
 			return mended - inserted
 		},
 		"more fail": func(inserted, recovers float64) float64 {
-			if inserted < 15*oneDay && math.Mod(inserted, 3) < 1 {
+			if inserted < 15*worlds.Day && math.Mod(inserted, 3) < 1 {
 				return 0
 			}
 			return recovers
 		},
 		"they recover sooner": func(inserted, recovers float64) float64 {
-			if recovers < never && inserted > 15*oneDay {
+			if recovers < worlds.Never && inserted > 15*worlds.Day {
 				return recovers / 2
 			}
 			return recovers
 		},
 	} {
-		w := newWorld(exponentialOf2h, 0.05, 5)
-		w.step = step
+		w := worlds.New(exponentialOf2h, 0.05, 5)
+		w.Step = step
 		m := fit(w)
 		if d := dayOf(m.Changed); math.Abs(d-15) > 1 {
 			t.Errorf("%s: on day %v", name, d)
@@ -55,14 +55,14 @@ func TestChange(t *testing.T) {
 // With little traffic and much poison most passes have no success, which is no outage.
 func TestFewRecords(t *testing.T) {
 	for seed := range uint64(5) {
-		w := newWorld(exponentialOf2h, 0.8, seed)
-		w.perDay = 20
-		w.broken = 0.5
+		w := worlds.New(exponentialOf2h, 0.8, seed)
+		w.PerDay = 20
+		w.Broken = 0.5
 		m := fit(w)
 		if len(m.Outages) > 0 || !m.Changed.IsZero() {
 			t.Errorf("seed %d: %d outages, changed on %v", seed, len(m.Outages), m.Changed)
 		}
-		if v := w.judge(m); v.forGood > 0.1 {
+		if v := judge(w, m); v.forGood > 0.1 {
 			t.Errorf("seed %d: %v", seed, v)
 		}
 	}
@@ -70,14 +70,14 @@ func TestFewRecords(t *testing.T) {
 
 // What outages are said to last is what they lasted, but for a tick at each end.
 func TestOutages(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 2).withOutages()
+	w := worlds.New(exponentialOf2h, 0.05, 2).WithOutages()
 	m := fit(w)
-	if len(m.Outages) != len(w.down) {
-		t.Fatalf("%d of %d outages", len(m.Outages), len(w.down))
+	if len(m.Outages) != len(w.Down) {
+		t.Fatalf("%d of %d outages", len(m.Outages), len(w.Down))
 	}
 	for i, o := range m.Outages {
-		from := worldStart.Add(time.Duration(w.down[i][0] * float64(time.Second)))
-		to := worldStart.Add(time.Duration(w.down[i][1] * float64(time.Second)))
+		from := worlds.Start.Add(time.Duration(w.Down[i][0] * float64(time.Second)))
+		to := worlds.Start.Add(time.Duration(w.Down[i][1] * float64(time.Second)))
 		if o.From.Sub(from).Abs() > 10*time.Minute || o.To.Sub(to).Abs() > 10*time.Minute {
 			t.Errorf("%v to %v, not %v to %v", o.From, o.To, from, to)
 		}
@@ -86,21 +86,21 @@ func TestOutages(t *testing.T) {
 
 // Passes that abort_after ends in an outage are part of it.
 func TestAbortedPasses(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 2).withOutages()
-	w.aborts = 0.9
+	w := worlds.New(exponentialOf2h, 0.05, 2).WithOutages()
+	w.Aborts = 0.9
 	m := fit(w)
-	v := w.judge(m)
-	if v.worst > 0.03 || v.forGood > 0.02 || len(m.Outages) != len(w.down) || m.LeftOut.Incomplete > 0 {
-		t.Errorf("%v, %d of %d outages, %+v", v, len(m.Outages), len(w.down), m.LeftOut)
+	v := judge(w, m)
+	if v.worst > 0.03 || v.forGood > 0.02 || len(m.Outages) != len(w.Down) || m.LeftOut.Incomplete > 0 {
+		t.Errorf("%v, %d of %d outages, %+v", v, len(m.Outages), len(w.Down), m.LeftOut)
 	}
 }
 
 // Days that differ are no change, but widen the intervals.
 func TestDaysDiffer(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 2)
+	w := worlds.New(exponentialOf2h, 0.05, 2)
 	same := fit(w)
-	w.step = func(inserted, recovers float64) float64 {
-		if int(inserted/oneDay)%3 == 0 {
+	w.Step = func(inserted, recovers float64) float64 {
+		if int(inserted/worlds.Day)%3 == 0 {
 			return 0
 		}
 		return recovers
@@ -114,8 +114,8 @@ func TestDaysDiffer(t *testing.T) {
 
 // What an old record is when it is first tried, or retried by hand, tells nothing of the age it recovers at.
 func TestRetriedRecords(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 3)
-	passes := w.play()
+	w := worlds.New(exponentialOf2h, 0.05, 3)
+	passes := w.Play()
 	for i := range passes {
 		for k := range passes[i].Bands {
 			if b := &passes[i].Bands[k]; b.Band == 9 {
@@ -124,7 +124,7 @@ func TestRetriedRecords(t *testing.T) {
 		}
 	}
 	m := advise.Fit(&advise.History{Passes: passes})
-	if v := w.judge(m); v.worst > 0.03 || v.forGood > 0.02 || m.Retried == 0 {
+	if v := judge(w, m); v.worst > 0.03 || v.forGood > 0.02 || m.Retried == 0 {
 		t.Errorf("%v, %d retried", v, m.Retried)
 	}
 }
@@ -132,17 +132,17 @@ func TestRetriedRecords(t *testing.T) {
 // Incomplete passes are not learned from, nor are bands with many of their attempts.
 func TestIncompletePasses(t *testing.T) {
 	for _, every := range []int{40, 2} {
-		w := newWorld(exponentialOf2h, 0.05, 3)
-		w.aborts = 0.6
+		w := worlds.New(exponentialOf2h, 0.05, 3)
+		w.Aborts = 0.6
 		cut := 0
-		w.cut = func(i int) bool {
+		w.Cut = func(i int) bool {
 			if i%every == 1 {
 				cut++
 			}
 			return i%every == 1
 		}
 		m := fit(w)
-		v := w.judge(m)
+		v := judge(w, m)
 		if v.worst > 0.03 || v.forGood > 0.02 && every > 2 || m.LeftOut.Incomplete != cut {
 			t.Errorf("every %d: %v, %d of %d incomplete passes", every, v, m.LeftOut.Incomplete, cut)
 		}
@@ -154,15 +154,15 @@ func TestIncompletePasses(t *testing.T) {
 
 // Neither other tiers nor missed ticks are taken for recoveries or their lack.
 func TestOtherTicks(t *testing.T) {
-	w := newWorld(truths[3], 0.05, 4)
-	w.ticks = func(r *rand.Rand, at float64) bool {
-		if at > 20*oneDay && math.Mod(at, 15*minute) > 0 {
+	w := worlds.New(worlds.Truths[3], 0.05, 4)
+	w.Ticks = func(r *rand.Rand, at float64) bool {
+		if at > 20*worlds.Day && math.Mod(at, 15*worlds.Minute) > 0 {
 			return false // the first tier's interval is 15m now
 		}
-		return math.Mod(at, 7*oneDay) > 3*hour && r.Float64() > 0.1
+		return math.Mod(at, 7*worlds.Day) > 3*worlds.Hour && r.Float64() > 0.1
 	}
 	m := fit(w)
-	v := w.judge(m)
+	v := judge(w, m)
 	if v.worst > 0.03 || v.forGood > 0.02 || !m.Changed.IsZero() || len(m.Outages) > 0 {
 		t.Errorf("%v, changed on %v, %d outages", v, m.Changed, len(m.Outages))
 	}
@@ -170,20 +170,24 @@ func TestOtherTicks(t *testing.T) {
 
 // Under a policy the rows tell how long they waited, and passes at which mean age.
 func TestPolicy(t *testing.T) {
-	for _, truth := range truths[:2] {
-		w := newWorld(truth, 0.05, 6)
-		w.delay = func(failures int) float64 { return min(5*minute*math.Pow(2, float64(failures-1)), 12*hour) }
-		if v := w.judge(fit(w)); v.worst > 0.03 || v.forGood > 0.02 {
-			t.Errorf("%s: %v", truth.name, v)
+	for _, truth := range worlds.Truths[:2] {
+		w := worlds.New(truth, 0.05, 6)
+		w.Delay = func(failures int) float64 {
+			return min(5*worlds.Minute*math.Pow(2, float64(failures-1)), 12*worlds.Hour)
+		}
+		if v := judge(w, fit(w)); v.worst > 0.03 || v.forGood > 0.02 {
+			t.Errorf("%s: %v", truth.Name, v)
 		}
 	}
 }
 
 // The days that passes are folded into tell nearly the same.
 func TestFolded(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 6)
-	w.delay = func(failures int) float64 { return min(5*minute*math.Pow(2, float64(failures-1)), 12*hour) }
-	folded, err := advise.FoldDays(bytes.NewReader(lines(w.play())))
+	w := worlds.New(exponentialOf2h, 0.05, 6)
+	w.Delay = func(failures int) float64 {
+		return min(5*worlds.Minute*math.Pow(2, float64(failures-1)), 12*worlds.Hour)
+	}
+	folded, err := advise.FoldDays(bytes.NewReader(worlds.Lines("B", w.Play())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,15 +196,15 @@ func TestFolded(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := advise.Fit(h)
-	if v := w.judge(m); v.worst > 0.05 || v.forGood > 0.02 || m.Passes != w.days+1 {
+	if v := judge(w, m); v.worst > 0.05 || v.forGood > 0.02 || m.Passes != w.Days+1 {
 		t.Errorf("%v, %d days", v, m.Passes)
 	}
 }
 
 // Where rows tell how long they waited, that is believed: here it is what passes would tell.
 func TestWaited(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 6)
-	passes := w.play()
+	w := worlds.New(exponentialOf2h, 0.05, 6)
+	passes := w.Play()
 	for i := range passes {
 		for k := range passes[i].Bands {
 			b := &passes[i].Bands[k]
@@ -209,7 +213,7 @@ func TestWaited(t *testing.T) {
 			}
 		}
 	}
-	if v := w.judge(advise.Fit(&advise.History{Passes: passes})); v.worst > 0.03 || v.forGood > 0.02 {
+	if v := judge(w, advise.Fit(&advise.History{Passes: passes})); v.worst > 0.03 || v.forGood > 0.02 {
 		t.Error(v)
 	}
 }
@@ -217,10 +221,10 @@ func TestWaited(t *testing.T) {
 func TestNothing(t *testing.T) {
 	for name, passes := range map[string][]advise.Pass{
 		"no pass":     nil,
-		"no ages":     {{Started: worldStart, MaxAge: time.Hour, Complete: true}},
-		"no attempts": {{Started: worldStart, MaxAge: time.Hour, Complete: true, HasAges: true}, {Started: worldStart.Add(time.Hour), MaxAge: time.Hour}},
-		"one attempt": {{Started: worldStart, MaxAge: time.Hour, Complete: true}, {
-			Started: worldStart.Add(time.Hour), MaxAge: time.Hour, Complete: true, HasAges: true,
+		"no ages":     {{Started: worlds.Start, MaxAge: time.Hour, Complete: true}},
+		"no attempts": {{Started: worlds.Start, MaxAge: time.Hour, Complete: true, HasAges: true}, {Started: worlds.Start.Add(time.Hour), MaxAge: time.Hour}},
+		"one attempt": {{Started: worlds.Start, MaxAge: time.Hour, Complete: true}, {
+			Started: worlds.Start.Add(time.Hour), MaxAge: time.Hour, Complete: true, HasAges: true,
 			Bands: []advise.Counts{{Band: 6, Lanes: [2]advise.Tally{{Tried: 1}, {Tried: 1}}, Waited: -1, Aged: -1}},
 		}},
 	} {
@@ -236,48 +240,14 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// agesOf returns what passes write of some counts.
-func agesOf(bands []advise.Counts) []advise.AgeBand {
-	list := []advise.AgeBand{}
-	for _, n := range bands {
-		var line advise.AgeBand
-		if n.Band < len(advise.Edges) {
-			line.UpTo = new(advise.Edges[n.Band].Seconds())
-		}
-		if t := n.Lanes[advise.Fresh]; t.Tried > 0 {
-			line.Fresh = []int{t.Tried, t.Succeeded}
-		}
-		if t := n.Lanes[advise.Failed]; t.Tried > 0 {
-			line.Failed = []int{t.Tried, t.Succeeded}
-			if n.Waited >= 0 {
-				line.Waited = &n.Waited
-				line.Aged = &n.Aged
-			}
-		}
-		list = append(list, line)
-	}
-	return list
-}
-
-// lines returns passes as a file has them.
-func lines(passes []advise.Pass) []byte {
-	var b bytes.Buffer
-	for _, p := range passes {
-		ages, _ := json.Marshal(agesOf(p.Bands))
-		fmt.Fprintf(&b, `{"n":%d,"tier":"","max_age_seconds":%v,"started":%q,"duration_seconds":0.2,"selected":0,"complete":true,"stopped":"","table":"B","ages":%s,"causes":[]}`+"\n",
-			p.Started.UnixMilli(), p.MaxAge.Seconds(), p.Started.Format(time.RFC3339Nano), ages)
-	}
-	return b.Bytes()
-}
-
 // The same lines give the same model, and what lines tell is all that is learned from.
 func TestSameModel(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 7)
-	w.perDay = 500
-	passes := w.play()
+	w := worlds.New(exponentialOf2h, 0.05, 7)
+	w.PerDay = 500
+	passes := w.Play()
 	want := fmt.Sprintf("%+v", shown(advise.Fit(&advise.History{Passes: passes})))
 	for range 2 {
-		h, err := advise.Read(bytes.NewReader(lines(passes)))
+		h, err := advise.Read(bytes.NewReader(worlds.Lines("B", passes)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,10 +264,10 @@ func shown(m *advise.Model) []any {
 
 // BenchmarkLearn reads 90 days of 300 passes and learns from them.
 func BenchmarkLearn(b *testing.B) {
-	w := newWorld(truths[3], 0.05, 8).withOutages()
-	w.days = 90
-	w.perDay = 500
-	file := lines(w.play())
+	w := worlds.New(worlds.Truths[3], 0.05, 8).WithOutages()
+	w.Days = 90
+	w.PerDay = 500
+	file := worlds.Lines("B", w.Play())
 	b.SetBytes(int64(len(file)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -312,7 +282,7 @@ func BenchmarkLearn(b *testing.B) {
 // drawn returns passes that no schedule and no records explain.
 func drawn(r *rand.Rand) []advise.Pass {
 	var list []advise.Pass
-	at := worldStart
+	at := worlds.Start
 	for range r.IntN(300) {
 		at = at.Add(time.Duration(r.ExpFloat64() * float64(10*time.Minute)))
 		p := advise.Pass{

@@ -11,6 +11,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/advise"
 	"backlog/backlog/memory"
+	"backlog/internal/worlds"
 	"backlog/tiers"
 )
 
@@ -24,39 +25,39 @@ func engineLane(r *backlog.Record) advise.Lane {
 
 // The passes of a world are those that an engine runs under the same tiers.
 func TestWorldIsTheEngine(t *testing.T) {
-	w := newWorld(truths[3], 0.05, 9).withOutages()
-	w.days = 9
-	w.perDay = 100
+	w := worlds.New(worlds.Truths[3], 0.05, 9).WithOutages()
+	w.Days = 9
+	w.PerDay = 100
 	var list []tiers.Tier
-	for _, x := range w.tiers {
-		list = append(list, tiers.Tier{MaxAge: time.Duration(x.maxAge) * time.Second, Every: time.Duration(x.every) * time.Second})
+	for _, x := range w.Tiers {
+		list = append(list, tiers.Tier{MaxAge: time.Duration(x.MaxAge) * time.Second, Every: time.Duration(x.Every) * time.Second})
 	}
 	schedule, err := tiers.New(list...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	records := w.records()
-	slices.SortFunc(records, func(a, b record) int { return int(a.inserted*1e6) - int(b.inserted*1e6) })
+	records := w.Records()
+	slices.SortFunc(records, func(a, b worlds.Record) int { return int(a.Inserted*1e6) - int(b.Inserted*1e6) })
 	store := memory.New(memory.Options{})
 	var now time.Time
 	var counts advise.Collector
 	engine := &backlog.Engine{Store: store, Now: func() time.Time { return now }}
 	engine.Handler = backlog.HandlerFunc(func(_ context.Context, r *backlog.Record) error {
 		mine := records[r.Key.Part(0).(int64)]
-		at := now.Sub(worldStart).Seconds()
-		succeeds := at-mine.inserted >= mine.recovers && !w.isDown(at)
+		at := now.Sub(worlds.Start).Seconds()
+		succeeds := at-mine.Inserted >= mine.Recovers && !w.IsDown(at)
 		counts.Add(advise.Attempt{Lane: engineLane(r), Age: now.Sub(r.Inserted), Succeeded: succeeds})
 		if !succeeds {
 			return errors.New("broken")
 		}
 		return nil
 	})
-	clock := tiers.Clock{Last: worldStart}
+	clock := tiers.Clock{Last: worlds.Start}
 	inserted := 0
-	for _, want := range w.play()[1:] {
+	for _, want := range w.Play()[1:] {
 		now = want.Started
-		for inserted < len(records) && records[inserted].inserted < now.Sub(worldStart).Seconds() {
-			at := worldStart.Add(time.Duration(records[inserted].inserted * float64(time.Second)))
+		for inserted < len(records) && records[inserted].Inserted < now.Sub(worlds.Start).Seconds() {
+			at := worlds.Start.Add(time.Duration(records[inserted].Inserted * float64(time.Second)))
 			if err := store.Insert(memory.Row{Key: backlog.NewKey(int64(inserted)), Status: "NEW", Inserted: at}); err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +69,7 @@ func TestWorldIsTheEngine(t *testing.T) {
 		if err != nil || report.MaxAge != want.MaxAge {
 			t.Fatalf("a pass up to %v, not %v: %v", report.MaxAge, want.MaxAge, err)
 		}
-		if got := counts.Ages(); !reflect.DeepEqual(got, agesOf(want.Bands)) {
+		if got := counts.Ages(); !reflect.DeepEqual(got, worlds.AgesOf(want.Bands)) {
 			t.Fatalf("at %v: %+v, not %+v", now, got, want.Bands)
 		}
 	}

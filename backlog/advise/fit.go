@@ -8,11 +8,7 @@ import (
 )
 
 // An Estimate is a value with the ends of its 90 % interval.
-type Estimate struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-}
+type Estimate struct{ Value, Low, High float64 }
 
 // A Point is the share of the recoverable first failures that are still broken at an age.
 type Point struct {
@@ -67,6 +63,7 @@ type Model struct {
 
 	curve    *curve
 	drawn    []*curve             // from which the intervals are
+	shortest []time.Duration      // by band: after how long at least failed records were tried again; 0: none was
 	slots    []*Slots             // by segment of the curve; nil: even
 	recovery [SlotsPerDay]float64 // how many recoveries there were in each slot, at any age
 }
@@ -79,7 +76,7 @@ func (m *Model) Broken(age time.Duration) float64 {
 	return m.curve.broken(age.Seconds())
 }
 
-// Drawn returns curves that are about as likely as that of [Model.Broken]. Their ages are in seconds.
+// Drawn returns curves that are about as likely as the curve of [Model.Broken]. Their ages are in seconds.
 func (m *Model) Drawn() []func(age float64) float64 {
 	list := make([]func(age float64) float64, len(m.drawn))
 	for i, c := range m.drawn {
@@ -215,6 +212,34 @@ func (l *learner) shortest() float64 {
 	return 0
 }
 
+// ShortestTried returns the shortest time after which failed records between two ages were tried again, as far as
+// that is learned from; 0: none was.
+func (m *Model) ShortestTried(from, to time.Duration) time.Duration {
+	shortest := time.Duration(0)
+	for band := bandOf(from + 1); band <= bandOf(to) && band < len(m.shortest); band++ {
+		if d := m.shortest[band]; d > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
+		}
+	}
+	return shortest
+}
+
+// shortestOfBands returns, for each band, the shortest time after which failed records were tried again.
+func (l *learner) shortestOfBands() []time.Duration {
+	list := make([]time.Duration, len(Edges)+1)
+	for _, e := range l.exposures {
+		if e.lane != Failed {
+			continue
+		}
+		for _, p := range e.pieces {
+			if waited := secondsOf(p.waited); !p.first && (list[e.band] == 0 || waited < list[e.band]) {
+				list[e.band] = waited
+			}
+		}
+	}
+	return list
+}
+
 // describe sets what was learned from.
 func (l *learner) describe(m *Model) {
 	first := l.passes[l.since]
@@ -245,5 +270,6 @@ func (l *learner) describe(m *Model) {
 	m.curve = l.curve
 	l.count(m)
 	l.clock(m)
+	m.shortest = l.shortestOfBands()
 	m.Healing = l.healing()
 }

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"backlog/backlog/advise"
+	"backlog/internal/worlds"
 )
 
 // missTicks makes a world miss a third of its ticks, so that records of one age are tried after different waits.
-func missTicks(w *world) { w.ticks = func(r *rand.Rand, _ float64) bool { return r.Float64() > 0.3 } }
+func missTicks(w *worlds.World) {
+	w.Ticks = func(r *rand.Rand, _ float64) bool { return r.Float64() > 0.3 }
+}
 
 func TestHealing(t *testing.T) {
 	for _, c := range []struct {
@@ -23,8 +26,8 @@ func TestHealing(t *testing.T) {
 		{name: "tries heal", misses: true, tries: 0.1, want: advise.HealingByTries},
 		{name: "no tick is missed", tries: 0.1, want: advise.HealingUnknown},
 	} {
-		w := newWorld(exponentialOf2h, 0, 1)
-		w.tries = c.tries
+		w := worlds.New(exponentialOf2h, 0, 1)
+		w.Tries = c.tries
 		if c.misses {
 			missTicks(w)
 		}
@@ -37,7 +40,7 @@ func TestHealing(t *testing.T) {
 // A partner who mends at eight in the morning is seen at the ages of half a day, and with half the
 // recoveries of the day.
 func TestTimeOfDay(t *testing.T) {
-	m := fit(newWorld(truths[4], 0.05, 1))
+	m := fit(worlds.New(worlds.Truths[4], 0.05, 1))
 	s := m.Slots(12 * time.Hour)
 	if s == nil {
 		t.Fatal("recoveries are even")
@@ -49,20 +52,20 @@ func TestTimeOfDay(t *testing.T) {
 	if hour < 6 || hour > 8 || share < 0.5 || share > 0.65 {
 		t.Errorf("%v of the recoveries from %d on", share, hour)
 	}
-	if m := fit(newWorld(exponentialOf2h, 0.05, 1)); m.Slots(time.Hour) != nil {
+	if m := fit(worlds.New(exponentialOf2h, 0.05, 1)); m.Slots(time.Hour) != nil {
 		t.Error("recoveries are not even")
 	}
 }
 
 // The rates are those of the world.
 func TestRates(t *testing.T) {
-	w := newWorld(exponentialOf2h, 0.05, 1).withOutages()
+	w := worlds.New(exponentialOf2h, 0.05, 1).WithOutages()
 	m := fit(w)
 	if math.Abs(m.PerHour*24/2000-1) > 0.02 {
 		t.Errorf("%v records an hour", m.PerHour)
 	}
 	calls := 0
-	for _, p := range w.play() {
+	for _, p := range w.Play() {
 		for _, c := range p.Bands {
 			calls += c.Lanes[advise.Fresh].Tried + c.Lanes[advise.Failed].Tried
 		}

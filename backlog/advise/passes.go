@@ -32,6 +32,11 @@ func bandOf(age time.Duration) int {
 	return sort.Search(len(Edges), func(i int) bool { return age <= Edges[i] })
 }
 
+// inBand reports whether an age is in the band of an index.
+func inBand(i int, age time.Duration) bool {
+	return (i == 0 || age > Edges[i-1]) && (i == len(Edges) || age <= Edges[i])
+}
+
 // A Lane says whether a record was tried before.
 type Lane int
 
@@ -67,6 +72,7 @@ type AgeBand struct {
 type Collector struct {
 	bands   []Counts // one for each band, once there is an attempt
 	unknown []bool   // the bands with a failed record whose row does not tell when it failed
+	last    int      // the band of the attempt before: a pass goes by age, so that the next one is often in it
 }
 
 // An Attempt is an attempt at a record.
@@ -87,7 +93,11 @@ func (c *Collector) Drop(a Attempt) { c.count(a, -1) }
 // count counts an attempt n times.
 func (c *Collector) count(a Attempt, n int) {
 	c.makeBands()
-	i := bandOf(a.Age)
+	i := c.last
+	if !inBand(i, a.Age) {
+		i = bandOf(a.Age)
+		c.last = i
+	}
 	t := &c.bands[i].Lanes[a.Lane]
 	t.Tried += n
 	if a.Succeeded {
@@ -143,14 +153,12 @@ func pairOf(t Tally) []int {
 
 // A Pass is what a line tells of a pass, or, if Folded, of all passes of a day.
 type Pass struct {
-	N        int64
 	Tier     string
 	Table    string
 	Started  time.Time
 	Duration time.Duration
 	MaxAge   time.Duration
 	Complete bool
-	Stopped  string
 	Folded   bool
 	HasAges  bool // the line has ages, even if they are none
 	Bands    []Counts
@@ -160,14 +168,12 @@ type Pass struct {
 
 // passLine is a line of a file of passes.
 type passLine struct {
-	N        int64      `json:"n"`
 	Tier     string     `json:"tier"`
 	Table    string     `json:"table"`
 	Started  time.Time  `json:"started"`
 	Duration float64    `json:"duration_seconds"`
 	MaxAge   float64    `json:"max_age_seconds"`
 	Complete bool       `json:"complete"`
-	Stopped  string     `json:"stopped"`
 	Day      string     `json:"day"`
 	Ages     *[]AgeBand `json:"ages"`
 }
@@ -212,14 +218,13 @@ func Read(files ...io.Reader) (*History, error) {
 	for i := len(all) - 1; i >= 0 && h.Table == ""; i-- {
 		h.Table = all[i].Table
 	}
+	inFull := daysInFull(all)
+	h.Passes = all[:0] // in place: there may be many
 	for _, p := range all {
-		sameDay := func(o Pass) bool {
-			return o.file != p.file && !o.Folded && o.Started.Truncate(day).Equal(p.Started)
-		}
 		switch {
 		case p.Table != "" && p.Table != h.Table:
 			h.LeftOut.OtherTable++
-		case p.Folded && slices.ContainsFunc(all, sameDay), h.repeats(p):
+		case p.Folded && inFull[dayOf(p.Started)].hasOther(p.file), h.repeats(p):
 		default:
 			h.Passes = append(h.Passes, p)
 			if !p.HasAges {
@@ -228,6 +233,29 @@ func Read(files ...io.Reader) (*History, error) {
 		}
 	}
 	return h, nil
+}
+
+// A fileSet are the indexes of files.
+type fileSet map[int]bool
+
+// hasOther reports whether there is another file than the one given.
+func (s fileSet) hasOther(file int) bool { return len(s) > 1 || len(s) == 1 && !s[file] }
+
+// daysInFull returns, for each day, which files have passes of it that are not folded.
+func daysInFull(list []Pass) map[int]fileSet {
+	days := make(map[int]fileSet)
+	for i := range list {
+		p := &list[i]
+		if p.Folded {
+			continue
+		}
+		day := dayOf(p.Started)
+		if days[day] == nil {
+			days[day] = make(fileSet)
+		}
+		days[day][p.file] = true
+	}
+	return days
 }
 
 // repeats reports whether the last pass of the history is the same, from another file.
@@ -274,14 +302,12 @@ func parseLine(line []byte) (Pass, bool) {
 		return Pass{}, false
 	}
 	p := Pass{
-		N:        l.N,
 		Tier:     l.Tier,
 		Table:    l.Table,
 		Started:  l.Started.UTC(),
 		Duration: secondsOf(l.Duration),
 		MaxAge:   secondsOf(l.MaxAge),
 		Complete: l.Complete,
-		Stopped:  l.Stopped,
 		Folded:   l.Day != "",
 		HasAges:  l.Ages != nil,
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog/advise"
+	"backlog/internal/worlds"
 )
 
 func TestCollector(t *testing.T) {
@@ -34,7 +35,7 @@ func TestCollector(t *testing.T) {
 // line returns a line of a file of passes; more is appended to its fields.
 func line(at time.Duration, table, more string) string {
 	return fmt.Sprintf(`{"n":%d,"tier":"1d","max_age_seconds":86400,"started":%q,"duration_seconds":0.5,"complete":true,"stopped":"","table":%q%s}`+"\n",
-		worldStart.Add(at).UnixMilli(), worldStart.Add(at).Format(time.RFC3339Nano), table, more)
+		worlds.Start.Add(at).UnixMilli(), worlds.Start.Add(at).Format(time.RFC3339Nano), table, more)
 }
 
 const someAges = `,"ages":[{"upto":60,"fresh":[3,2]},{"upto":600,"failed":[2,1],"waited":600,"aged":1000},{"upto":null,"failed":[1,0]}]`
@@ -54,7 +55,7 @@ func read(t *testing.T, files ...string) *advise.History {
 
 func starts(h *advise.History) (list []time.Duration) {
 	for _, p := range h.Passes {
-		list = append(list, p.Started.Sub(worldStart))
+		list = append(list, p.Started.Sub(worlds.Start))
 	}
 	return list
 }
@@ -93,7 +94,7 @@ func TestRead(t *testing.T) {
 func TestReadFields(t *testing.T) {
 	h := read(t, line(5*time.Minute, "B", someAges))
 	want := advise.Pass{
-		N: worldStart.Add(5 * time.Minute).UnixMilli(), Tier: "1d", Table: "B", Started: worldStart.Add(5 * time.Minute), Duration: 500 * time.Millisecond,
+		Tier: "1d", Table: "B", Started: worlds.Start.Add(5 * time.Minute), Duration: 500 * time.Millisecond,
 		MaxAge: 24 * time.Hour, Complete: true, HasAges: true,
 		Bands: []advise.Counts{
 			{Band: 0, Lanes: [2]advise.Tally{{Tried: 3, Succeeded: 2}}, Waited: -1, Aged: -1},

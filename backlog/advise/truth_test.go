@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"backlog/backlog/advise"
+	"backlog/internal/worlds"
 )
 
 // A verdict is how a model compares with the truth.
@@ -27,21 +28,21 @@ func within(e advise.Estimate, truth float64) bool {
 }
 
 // judge compares a model with its world.
-func (w *world) judge(m *advise.Model) verdict {
+func judge(w *worlds.World, m *advise.Model) verdict {
 	v := verdict{covered: make(map[time.Duration]bool)}
 	oldest := m.Oldest.Seconds()
 	for _, p := range m.StillBroken {
 		if p.Age < 20*time.Minute || p.Age > 14*24*time.Hour || p.Age == m.Oldest {
 			continue
 		}
-		s := w.unrecovered(p.Age.Seconds(), oldest)
+		s := w.Unrecovered(p.Age.Seconds(), oldest)
 		if d := math.Abs(p.Share.Value - s); d > v.worst {
 			v.worst = d
 			v.at = p.Age
 		}
 		v.covered[p.Age] = within(p.Share, s)
 	}
-	failures, end := w.shares(oldest)
+	failures, end := w.Shares(oldest)
 	v.forGood = math.Abs(m.BrokenForGood.Value - end/failures)
 	v.covered[0] = within(m.BrokenForGood, end/failures)
 	return v
@@ -54,34 +55,34 @@ func (v verdict) String() string {
 // shares are those of the first failures that never recover.
 var shares = []float64{0, 0.05, 0.5}
 
-// worlds returns a world for each truth, share of poison, without outages and with them.
-func worlds(seed uint64) map[string]*world {
-	list := make(map[string]*world)
-	for _, t := range truths {
+// allWorlds returns a world for each truth, share of poison, without outages and with them.
+func allWorlds(seed uint64) map[string]*worlds.World {
+	list := make(map[string]*worlds.World)
+	for _, t := range worlds.Truths {
 		for _, poison := range shares {
-			name := fmt.Sprintf("%s, poison %v", t.name, poison)
-			list[name] = newWorld(t, poison, seed)
-			list[name+", outages"] = newWorld(t, poison, seed).withOutages()
+			name := fmt.Sprintf("%s, poison %v", t.Name, poison)
+			list[name] = worlds.New(t, poison, seed)
+			list[name+", outages"] = worlds.New(t, poison, seed).WithOutages()
 		}
 	}
 	return list
 }
 
-func fit(w *world) *advise.Model { return advise.Fit(&advise.History{Passes: w.play()}) }
+func fit(w *worlds.World) *advise.Model { return advise.Fit(&advise.History{Passes: w.Play()}) }
 
 // What is learned is compared with what the records were drawn from.
 func TestTruth(t *testing.T) {
-	all := worlds(1)
-	for i, truth := range truths {
-		name := fmt.Sprintf("%s, poison %v, outages", truth.name, shares[i%len(shares)])
+	all := allWorlds(1)
+	for i, truth := range worlds.Truths {
+		name := fmt.Sprintf("%s, poison %v, outages", truth.Name, shares[i%len(shares)])
 		w := all[name]
 		m := fit(w)
-		v := w.judge(m)
+		v := judge(w, m)
 		if v.worst > 0.03 || v.forGood > 0.02 {
 			t.Errorf("%s: %v", name, v)
 		}
-		if len(m.Outages) != len(w.down) {
-			t.Errorf("%s: %d of %d outages", name, len(m.Outages), len(w.down))
+		if len(m.Outages) != len(w.Down) {
+			t.Errorf("%s: %d of %d outages", name, len(m.Outages), len(w.Down))
 		}
 		if !m.Changed.IsZero() {
 			t.Errorf("%s: changed on %v", name, m.Changed)
@@ -91,10 +92,10 @@ func TestTruth(t *testing.T) {
 
 // The hazard that falls within a band is not taken for a constant: that would be 0.014 wrong.
 func TestSlopes(t *testing.T) {
-	w := newWorld(truths[1], 0.5, 1)
+	w := worlds.New(worlds.Truths[1], 0.5, 1)
 	m := fit(w)
 	for _, p := range m.StillBroken {
-		if d := p.Share.Value - w.unrecovered(p.Age.Seconds(), m.Oldest.Seconds()); p.Age == 45*time.Minute && math.Abs(d) > 0.01 {
+		if d := p.Share.Value - w.Unrecovered(p.Age.Seconds(), m.Oldest.Seconds()); p.Age == 45*time.Minute && math.Abs(d) > 0.01 {
 			t.Errorf("S is %.4f wrong at %v", d, p.Age)
 		}
 	}
@@ -124,9 +125,9 @@ func TestTruthOfManySeeds(t *testing.T) {
 	held := make(map[string]map[time.Duration]uint64)
 	asked := make(map[string]map[time.Duration]uint64)
 	for seed := range n {
-		for name, w := range worlds(seed + 1) {
+		for name, w := range allWorlds(seed + 1) {
 			m := fit(w)
-			v := w.judge(m)
+			v := judge(w, m)
 			if v.worst <= 0.03 && v.forGood <= 0.02 {
 				right[name]++
 			}
@@ -136,7 +137,7 @@ func TestTruthOfManySeeds(t *testing.T) {
 			if !m.Changed.IsZero() {
 				changed[name]++
 			}
-			if len(m.Outages) != len(w.down) {
+			if len(m.Outages) != len(w.Down) {
 				outages[name]++
 			}
 			if m.Healing == advise.HealingByTries {
@@ -154,7 +155,7 @@ func TestTruthOfManySeeds(t *testing.T) {
 			}
 		}
 	}
-	for name := range worlds(1) {
+	for name := range allWorlds(1) {
 		least := time.Duration(-1)
 		share := 1.0
 		for age, n := range asked[name] {

@@ -192,7 +192,7 @@ func (f *File) Change(change func(*State)) error {
 	if err == nil && bytes.Equal(before, after) {
 		return nil
 	}
-	err = os.MkdirAll(filepath.Dir(f.Path), 0o755)
+	err = makeFolderOf(f.Path)
 	if err == nil {
 		err = replace(f.Path, bytes.NewReader(append(after, '\n')))
 	}
@@ -221,6 +221,17 @@ func replace(path string, content io.Reader) error {
 	}
 	_ = syncFolder(filepath.Dir(path))
 	return nil
+}
+
+// makeFolderOf creates the missing folders of the path. A new folder is synced into the one that it is in,
+// without which a power loss could take it away with everything in it.
+func makeFolderOf(path string) error {
+	existing := existingParent(path)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	for dir := filepath.Dir(path); err == nil && dir != existing; dir = filepath.Dir(dir) {
+		_ = syncFolder(filepath.Dir(dir))
+	}
+	return err
 }
 
 // syncFolder is a variable so that a test can observe it: the test cannot cut the power.
@@ -259,7 +270,7 @@ func (f *File) lock(suffix string) (unlock func()) {
 
 // newLock returns a lock on a file that other accounts may lock, too. It creates the folder of the file.
 func newLock(path string) *flock.Flock {
-	os.MkdirAll(filepath.Dir(path), 0o755)
+	_ = makeFolderOf(path)
 	return flock.New(path, flock.SetPermissions(0o644))
 }
 

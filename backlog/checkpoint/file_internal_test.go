@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -128,5 +129,27 @@ func TestFolderIsSyncedAfterTheRename(t *testing.T) {
 	}
 	if err := whole(filepath.Dir(path)); err != nil {
 		t.Errorf("want a folder that can be synced, got %v", err)
+	}
+}
+
+// A new state folder is in the one above, which has to be on the disk as well.
+func TestNewFolderIsSynced(t *testing.T) {
+	dir := t.TempDir()
+	var synced []string
+	whole := syncFolder
+	t.Cleanup(func() { syncFolder = whole })
+	syncFolder = func(dir string) error {
+		synced = append(synced, dir)
+		return whole(dir)
+	}
+	s := &File{Path: filepath.Join(dir, "state", "backlog", "state.json")}
+	for range 2 { // the second time there is nothing new
+		if err := s.Update(func(s *backlog.Checkpoint) { s.Owe("7d") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(dir, "state"), dir, filepath.Join(dir, "state", "backlog")}
+	if !slices.Equal(synced, want) {
+		t.Errorf("want the folders %q synced, got %q", want, synced)
 	}
 }

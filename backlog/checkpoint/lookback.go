@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -190,7 +189,7 @@ func (f *File) AddPass(p watch.Pass) error {
 // a line of its own. A file that is too large is replaced by one whose older passes are folded. One that is not
 // regular, or belongs to another account, is replaced, too; if it cannot be read, lost says that its lines are lost.
 func addLine(path string, line []byte) (lost, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := makeFolderOf(path); err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -54,6 +55,18 @@ func Columns(rows []string) string {
 	fmt.Fprintln(t, strings.Join(rows, "\n"))
 	t.Flush()
 	return b.String()
+}
+
+// Sparkline draws values as a line of blocks. The greatest one has a full block.
+func Sparkline(values []int) string {
+	blocks := []rune(" ▁▂▃▄▅▆▇█")
+	top := max(1, slices.Max(append(values, 0)))
+	var line strings.Builder
+	for _, v := range values {
+		height := (max(0, v)*(len(blocks)-1) + top - 1) / top
+		line.WriteRune(blocks[height])
+	}
+	return strings.TrimRight(line.String(), " ")
 }
 
 // Plural returns a number with its noun: 1 record, 2 records.

@@ -11,10 +11,7 @@ func (w *Workload) Drawn() []Record { return w.records(context.Background()) }
 
 var (
 	Roll        = roll
-	Sparkline   = sparkline
 	BucketWidth = bucketWidth
-	StyleOf     = styleOf
-	AxisTicks   = axisTicks
 )
 
 // SetCallTime has every call take a time of its own.

@@ -1,23 +1,14 @@
 package simulate
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/xml"
-	"errors"
-	"fmt"
 	"image"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-analyze/charts/chartdraw"
-	"github.com/go-analyze/charts/chartdraw/drawing"
-
 	"backlog/backlog/inspect"
+	"backlog/internal/picture"
 	"backlog/tiers"
 )
 
@@ -34,130 +25,46 @@ const (
 	swatch      = 48 // width of a sample of a line
 )
 
-// Curves differ in lightness, for the colour-blind and for prints in grey, and in their dashes,
-// for curves that cover each other.
-var (
-	plotColors = []drawing.Color{
-		rgb(0, 0, 0), rgb(0, 84, 150), rgb(205, 75, 15), rgb(60, 180, 130), rgb(150, 40, 120), rgb(240, 175, 40), rgb(110, 160, 220),
-	}
-	plotDashes = [][]float64{nil, {10, 5}, {3, 3}, {12, 4, 3, 4}, {6, 3}, {18, 6}, {3, 6}}
-	plotInk    = rgb(51, 51, 51) // of texts and axes
-	plotGrid   = rgb(225, 225, 225)
-	plotShade  = rgb(215, 215, 215) // of outages
-)
-
-func rgb(r, g, b uint8) drawing.Color { return drawing.Color{R: r, G: g, B: b, A: 255} }
-
-// renderers has the formats of pictures.
-var renderers = map[string]chartdraw.RendererProvider{"svg": chartdraw.SVG, "png": chartdraw.PNG}
-
 // Plot draws two panels, a curve per result: the attempts per bucket, and how many records are
 // pending in it at most. Outages are shaded. The format is "svg" or "png". An SVG is the same to
 // the byte on every machine, because its coordinates are whole numbers.
 func Plot(out io.Writer, format string, w *Workload, curves []Result) error {
-	if renderers[format] == nil {
-		return fmt.Errorf("a picture is svg or png, not %q", format)
-	}
 	top := 10 + legendLine*(len(curves)+min(1, len(w.Outages)))
-	height := top + 2*panelHeight
-	s := &canvas{Renderer: renderers[format](plotWidth, height), svg: format == "svg", outages: mergeOutages(w.Outages)}
-	s.SetFont(chartdraw.GetDefaultFont())
-	s.SetFontColor(plotInk)
-	s.SetFontSize(10)
-	s.rect(rgb(255, 255, 255), image.Rect(0, 0, plotWidth, height))
-	s.legend(curves)
-	calls := panel{title: "calls per " + bucketName(curves), sum: true, value: func(b Bucket) int { return b.Attempts }}
-	pending := panel{title: "records pending, at most", value: func(b Bucket) int { return b.MaxPending }}
-	s.panel(top, w, curves, calls)
-	s.panel(top+panelHeight, w, curves, pending)
-	if !s.svg {
-		return s.Save(out)
-	}
-	var text bytes.Buffer
-	if err := s.Save(&text); err != nil {
+	canvas, err := picture.New(format, plotWidth, top+2*panelHeight)
+	if err != nil {
 		return err
 	}
-	// The library gives the picture no size, and writes it into one line.
-	size := fmt.Sprintf(`<svg width="%d" height="%d" `, plotWidth, height)
-	svg := strings.ReplaceAll(text.String(), "><", ">\n<")
-	svg = strings.Replace(svg, "<svg ", size, 1)
-	_, err := io.WriteString(out, svg+"\n")
-	return err
+	p := &plot{Canvas: canvas, outages: mergeOutages(w.Outages)}
+	p.legend(curves)
+	calls := panel{title: "calls per " + bucketName(curves), sum: true, value: func(b Bucket) int { return b.Attempts }}
+	pending := panel{title: "records pending, at most", value: func(b Bucket) int { return b.MaxPending }}
+	p.panel(top, w, curves, calls)
+	p.panel(top+panelHeight, w, curves, pending)
+	return p.Save(out)
 }
 
-// A canvas is a picture that is being drawn.
-type canvas struct {
-	chartdraw.Renderer
-	svg     bool
+// A plot is a picture of results that is being drawn.
+type plot struct {
+	*picture.Canvas
 	outages []Outage
-}
-
-func (s *canvas) rect(c drawing.Color, r image.Rectangle) {
-	s.path(drawing.ColorTransparent, 0, nil, c, r.Min, image.Pt(r.Max.X, r.Min.Y), r.Max, image.Pt(r.Min.X, r.Max.Y))
-	s.Close()
-	s.Fill()
-}
-
-func (s *canvas) line(c drawing.Color, width float64, dash []float64, points ...image.Point) {
-	s.path(c, width, dash, drawing.ColorTransparent, points...)
-	s.Stroke()
-}
-
-// path sets the colours of a line and of the area it encloses, and moves along the points. The
-// caller then strokes the line or fills the area.
-func (s *canvas) path(line drawing.Color, width float64, dash []float64, fill drawing.Color, points ...image.Point) {
-	s.SetStrokeColor(line)
-	s.SetStrokeWidth(width)
-	s.SetStrokeDashArray(dash)
-	s.SetFillColor(fill)
-	s.MoveTo(points[0].X, points[0].Y)
-	for _, p := range points[1:] {
-		s.LineTo(p.X, p.Y)
-	}
-}
-
-// An alignment says which point of a text its x is.
-type alignment int
-
-const (
-	alignStart alignment = iota
-	alignMiddle
-	alignEnd
-)
-
-// text writes a text with its baseline at y.
-func (s *canvas) text(body string, x, y int, align alignment) {
-	x -= s.MeasureText(body).Width() * int(align) / 2
-	if s.svg { // the library does not escape texts
-		var safe strings.Builder
-		xml.EscapeText(&safe, []byte(body))
-		body = safe.String()
-	}
-	s.Text(body, x, y)
-}
-
-// styleOf returns the colour and the dashes of the i-th curve. The first 49 curves differ.
-func styleOf(i int) (drawing.Color, []float64) {
-	dash := i + i/len(plotColors)
-	return plotColors[i%len(plotColors)], plotDashes[dash%len(plotDashes)]
 }
 
 // legend draws the name of each curve next to a sample of its line. Names are cut as if every
 // letter were wide, because a viewer may lack the font that is measured here.
-func (s *canvas) legend(curves []Result) {
+func (p *plot) legend(curves []Result) {
 	const letter = 8
 	const most = (plotRight - plotLeft - swatch - 8) / letter
 	x := plotLeft + swatch
 	y := 10 + legendLine/2
 	for i, c := range curves {
-		color, dash := styleOf(i)
-		s.line(color, 2, dash, image.Pt(plotLeft, y), image.Pt(x, y))
-		s.text(inspect.Elide(c.Name, most), x+8, y+5, alignStart)
+		color, dashes := picture.Style(i)
+		p.Line(color, 2, dashes, image.Pt(plotLeft, y), image.Pt(x, y))
+		p.Text(inspect.Elide(c.Name, most), x+8, y+5, picture.AlignStart)
 		y += legendLine
 	}
-	if len(s.outages) > 0 {
-		s.rect(plotShade, image.Rect(plotLeft, y-7, x, y+7))
-		s.text("outage", x+8, y+5, alignStart)
+	if len(p.outages) > 0 {
+		p.Rect(picture.Shade, image.Rect(plotLeft, y-7, x, y+7))
+		p.Text("outage", x+8, y+5, picture.AlignStart)
 	}
 }
 
@@ -169,12 +76,12 @@ type panel struct {
 }
 
 // panel draws a panel whose upper edge is at top.
-func (s *canvas) panel(top int, w *Workload, curves []Result, p panel) {
+func (d *plot) panel(top int, w *Workload, curves []Result, p panel) {
 	most := 1
 	for _, c := range curves {
 		most = max(most, greatest(c.Series, p.value))
 	}
-	values := axisTicks(most, 8, nil)
+	values := picture.AxisTicks(most, 8, nil)
 	if last := values[len(values)-1]; last < most {
 		values = append(values, last+values[1])
 	}
@@ -188,33 +95,33 @@ func (s *canvas) panel(top int, w *Workload, curves []Result, p panel) {
 		return top + panelBottom - int(int64(v)*(panelBottom-panelTop)/int64(highest))
 	}
 
-	for _, o := range s.outages {
+	for _, o := range d.outages {
 		if o.From.Before(w.To) {
 			from := xOf(o.From)
 			to := min(xOf(o.To), plotRight)
-			s.rect(plotShade, image.Rect(from, top+panelTop, max(to, from+2), top+panelBottom))
+			d.Rect(picture.Shade, image.Rect(from, top+panelTop, max(to, from+2), top+panelBottom))
 		}
 	}
 	for _, v := range values {
 		y := yOf(v)
-		s.line(plotGrid, 1, nil, image.Pt(plotLeft, y), image.Pt(plotRight, y))
-		s.text(inspect.Thousands(v), plotLeft-12, y+5, alignEnd)
+		d.Line(picture.Grid, 1, nil, image.Pt(plotLeft, y), image.Pt(plotRight, y))
+		d.Text(inspect.Thousands(v), plotLeft-12, y+5, picture.AlignEnd)
 	}
 	unit, unitName, steps := axisUnit(length)
-	for _, v := range axisTicks(int(length/unit), 16, steps) {
+	for _, v := range picture.AxisTicks(int(length/unit), 16, steps) {
 		x := xOf(w.From.Add(time.Duration(v) * unit))
-		s.line(plotGrid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
-		s.line(plotInk, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
-		s.text(inspect.Thousands(v), x, top+panelBottom+20, alignMiddle)
+		d.Line(picture.Grid, 1, nil, image.Pt(x, top+panelTop), image.Pt(x, top+panelBottom))
+		d.Line(picture.Ink, 1, nil, image.Pt(x, top+panelBottom), image.Pt(x, top+panelBottom+5))
+		d.Text(inspect.Thousands(v), x, top+panelBottom+20, picture.AlignMiddle)
 	}
 	corner := image.Pt(plotLeft, top+panelBottom)
-	s.line(plotInk, 1, nil, image.Pt(plotLeft, top+panelTop), corner, image.Pt(plotRight, top+panelBottom))
-	s.text(p.title, plotLeft-70, top+panelTop-14, alignStart)
+	d.Line(picture.Ink, 1, nil, image.Pt(plotLeft, top+panelTop), corner, image.Pt(plotRight, top+panelBottom))
+	d.Text(p.title, plotLeft-70, top+panelTop-14, picture.AlignStart)
 	begin := w.From.In(cmp.Or(w.Zone, time.UTC)).Format("2006-01-02 15:04 MST")
-	s.text(unitName+" since "+begin, (plotLeft+plotRight)/2, top+panelBottom+42, alignMiddle)
+	d.Text(unitName+" since "+begin, (plotLeft+plotRight)/2, top+panelBottom+42, picture.AlignMiddle)
 	for i, c := range curves {
-		color, dash := styleOf(i)
-		s.line(color, 2, dash, points(c.Series, w.To, p, xOf, yOf)...)
+		color, dashes := picture.Style(i)
+		d.Line(color, 2, dashes, points(c.Series, w.To, p, xOf, yOf)...)
 	}
 }
 
@@ -267,49 +174,7 @@ func bucketName(curves []Result) string {
 	}
 }
 
-// axisTicks returns the multiples of a step from 0 to the greatest value. The step is the first
-// of the steps, or else the first round number, that divides the axis into at most maxSteps.
-func axisTicks(greatest, maxSteps int, steps []int) []int {
-	step := roundStep(greatest, maxSteps)
-	isWideEnough := func(s int) bool { return greatest/s <= maxSteps }
-	if i := slices.IndexFunc(steps, isWideEnough); i >= 0 {
-		step = steps[i]
-	}
-	var list []int
-	for v := 0; v <= greatest; v += step {
-		list = append(list, v)
-	}
-	return list
-}
-
-// roundStep returns the first of 1, 2, 5, 10, 20, 50 and so on that fits into greatest at most
-// maxSteps times. maxSteps is not negative.
-func roundStep(greatest, maxSteps int) int {
-	for power := 1; ; power *= 10 {
-		for _, digit := range []int{1, 2, 5} {
-			step := digit * power
-			if greatest/step <= maxSteps {
-				return step
-			}
-		}
-	}
-}
-
-// PictureFormat returns the format of a picture by the extension of its file name.
-func PictureFormat(name string) (string, error) {
-	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
-	if renderers[format] == nil {
-		return "", fmt.Errorf("%q does not end in .svg or .png", name)
-	}
-	return format, nil
-}
-
 // DrawPicture draws the results into the named file, by [Plot]. It replaces the file.
 func DrawPicture(name string, w *Workload, all []Result) error {
-	format, _ := PictureFormat(name) // Plot refuses no format
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(Plot(f, format, w, all), f.Close())
+	return picture.WriteFile(name, func(out io.Writer, format string) error { return Plot(out, format, w, all) })
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/png"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -159,25 +158,6 @@ func TestPlotScale(t *testing.T) {
 	}
 }
 
-// An axis has as many lines as fit, by the steps given or by round numbers.
-func TestAxisTicks(t *testing.T) {
-	for _, c := range []struct {
-		greatest, most int
-		steps          []int
-		want           string
-	}{
-		{8, 8, nil, "[0 1 2 3 4 5 6 7 8]"},
-		{9, 8, nil, "[0 2 4 6 8]"},
-		{8, 8, []int{1, 3}, "[0 1 2 3 4 5 6 7 8]"},
-		{9, 8, []int{1, 3}, "[0 3 6 9]"},
-		{40, 8, []int{1, 3}, "[0 5 10 15 20 25 30 35 40]"}, // no step is wide enough
-	} {
-		if got := fmt.Sprint(simulate.AxisTicks(c.greatest, c.most, c.steps)); got != c.want {
-			t.Errorf("%d by at most %d of %v: %s, want %s", c.greatest, c.most, c.steps, got, c.want)
-		}
-	}
-}
-
 // A unit goes on up to four of the next one.
 func TestPlotUnits(t *testing.T) {
 	from := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -215,28 +195,4 @@ func linesOf(svg string) (calls, pending []image.Point) {
 		lines = append(lines, points)
 	}
 	return lines[1], lines[2] // after that of the legend
-}
-
-// Lines can be told apart in grey, by lightness or by dashes, and from the
-// shade behind them.
-func TestPlotStyles(t *testing.T) {
-	seen := make(map[string]bool)
-	for i := range 49 {
-		color, dash := simulate.StyleOf(i)
-		grey := 0.299*float64(color.R) + 0.587*float64(color.G) + 0.114*float64(color.B)
-		if grey > 185 {
-			t.Errorf("line %d is %.0f of 255 light, and so is the shade", i, grey)
-		}
-		for j := range i {
-			other, dashes := simulate.StyleOf(j)
-			lightness := 0.299*float64(other.R) + 0.587*float64(other.G) + 0.114*float64(other.B)
-			if i < 7 && (math.Abs(grey-lightness) < 10 || fmt.Sprint(dash) == fmt.Sprint(dashes)) {
-				t.Errorf("lines %d and %d look alike in grey", i, j)
-			}
-		}
-		seen[fmt.Sprint(color, dash)] = true
-	}
-	if len(seen) != 49 {
-		t.Errorf("49 lines have %d looks", len(seen))
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/inspect"
+	"backlog/internal/lists"
 	"backlog/tiers"
 )
 
@@ -155,7 +156,7 @@ func (r *Result) Sparklines() string {
 		if row.name == "calls" && lastIsShorter { // it would look like a fall
 			drawn = series[:last]
 		}
-		fmt.Fprintf(&lines, "  %-7s  %s\n", row.name, sparkline(drawn, row.value))
+		fmt.Fprintf(&lines, "  %-7s  %s\n", row.name, inspect.Sparkline(lists.Map(drawn, row.value)))
 	}
 	return fmt.Sprintf("%s a mark, at most%s\n%s", tiers.FormatDuration(width), scale.String()[1:], lines.String())
 }
@@ -184,18 +185,6 @@ func endOf(series []Bucket, bucket int, last time.Time) time.Time {
 		return series[bucket+1].At
 	}
 	return last
-}
-
-// sparkline draws a series as a line of blocks. The greatest value has a full block.
-func sparkline(series []Bucket, value func(Bucket) int) string {
-	blocks := []rune(" ▁▂▃▄▅▆▇█")
-	top := max(1, greatest(series, value))
-	var line strings.Builder
-	for _, b := range series {
-		height := divideUp(max(0, value(b))*(len(blocks)-1), top)
-		line.WriteRune(blocks[height])
-	}
-	return strings.TrimRight(line.String(), " ")
 }
 
 // greatest returns the greatest value in the series, 0 if none is greater.

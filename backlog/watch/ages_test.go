@@ -102,3 +102,23 @@ func TestAgesOfAPass(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkAges is what a record costs that succeeds, whether or not its age is counted.
+func BenchmarkAges(b *testing.B) {
+	start := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for name, inserted := range map[string]time.Time{"counted": start.Add(-time.Hour), "no date": {}} {
+		b.Run(name, func(b *testing.B) {
+			p := new(watch.Picture)
+			p.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: "1d", Report: &backlog.Report{Started: start}})
+			ev := backlog.Event{
+				Kind:    backlog.AttemptEnded,
+				Tier:    "1d",
+				Outcome: backlog.Succeeded,
+				Record:  &backlog.Record{Key: backlog.NewKey(int64(1)), Inserted: inserted},
+			}
+			for b.Loop() {
+				p.Observe(ev)
+			}
+		})
+	}
+}

@@ -4,6 +4,8 @@
 package propose
 
 import (
+	"encoding/json"
+	"math"
 	"time"
 
 	"backlog/backlog/advise"
@@ -26,7 +28,8 @@ type Inputs struct {
 
 	// Oldest is the age up to which Broken is known. What is still broken then counts as broken for good.
 	Oldest time.Duration
-	// Slots returns when in a day records of an age in seconds recover. nil: at any time.
+	// Slots returns when in a day records of an age in seconds recover. It is asked once for each band of
+	// [advise.Edges], about an age in it. nil, also of the function: at any time.
 	Slots func(age float64) *Slots
 
 	LongestOutage  time.Duration // 0: there was none
@@ -45,8 +48,29 @@ type Figures struct {
 	LostPer1000 advise.Estimate `json:"lost_per_1000"` // of the recoverable first failures
 }
 
-// Waits are how long recoverable first failures wait although they could succeed.
+// Waits are how long recoverable first failures wait although they could succeed. A lost one waits for
+// ever, so that a value may be +Inf.
 type Waits struct {
 	P50 advise.Estimate `json:"p50"`
 	P95 advise.Estimate `json:"p95"`
+}
+
+// MarshalJSON implements [json.Marshaler]. What is infinite is null.
+func (w Waits) MarshalJSON() ([]byte, error) {
+	type estimate struct {
+		Value *float64 `json:"value"`
+		Low   *float64 `json:"low"`
+		High  *float64 `json:"high"`
+	}
+	finite := func(x float64) *float64 {
+		if math.IsInf(x, 0) {
+			return nil
+		}
+		return &x
+	}
+	values := func(e advise.Estimate) estimate { return estimate{finite(e.Value), finite(e.Low), finite(e.High)} }
+	return json.Marshal(struct {
+		P50 estimate `json:"p50"`
+		P95 estimate `json:"p95"`
+	}{values(w.P50), values(w.P95)})
 }

@@ -64,6 +64,8 @@ func (s *server) Classify(err error) db.Fault {
 		return f
 	case errors.Is(err, mysqldriver.ErrInvalidConn), errors.Is(err, mysqldriver.ErrMalformPkt), errors.Is(err, mysqldriver.ErrPktSync):
 		return db.Fault{Class: db.Unavailable}
+	case err != nil && strings.HasSuffix(err.Error(), "bad connection"): // the driver has no error value for it, if COMMIT cannot be sent
+		return db.Fault{Class: db.Unavailable}
 	}
 	return db.Fault{}
 }

@@ -1,6 +1,8 @@
 package mysql
 
 import (
+	"database/sql/driver"
+	"errors"
 	"testing"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -43,6 +45,16 @@ func TestSignalRefusesARow(t *testing.T) {
 		f := new(server).Classify(e)
 		if f.Class != db.Refused || f.Guard != db.Trigger || f.Name != "not this one" {
 			t.Errorf("%v: want a row that a trigger refuses, got %+v", e, f)
+		}
+	}
+}
+
+// A COMMIT that cannot be sent fails with a text of the driver, for which it has no error value. Found where
+// the write of COMMIT to the connection failed.
+func TestBadConnection(t *testing.T) {
+	for _, e := range []error{errors.New("bad connection"), driver.ErrBadConn} {
+		if f := new(server).Classify(e); f.Class != db.Unavailable {
+			t.Errorf("%v: want a database that is unavailable, got %+v", e, f)
 		}
 	}
 }

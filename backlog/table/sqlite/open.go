@@ -98,6 +98,11 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 
 // params returns the driver's parameters for a connection.
 func params(synchronous string, busyTimeout time.Duration) string {
+	if synchronous == "full" {
+		// SQLite's own full does not sync the folder after the rollback journal is removed. A power loss
+		// could bring the journal back, and with it undo a transaction that was committed.
+		synchronous = "extra"
+	}
 	return fmt.Sprintf(driverParams, busyTimeout.Milliseconds(), synchronous)
 }
 

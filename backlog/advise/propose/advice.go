@@ -1,0 +1,239 @@
+package propose
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"backlog/backlog/advise"
+	"backlog/backlog/inspect"
+	"backlog/backlog/retry"
+	"backlog/tiers"
+)
+
+// An Advice is what an operator gets to know.
+type Advice struct {
+	Kind     Kind           `json:"advice"`
+	Reasons  []string       `json:"reasons"`
+	WaitDays *advise.Number `json:"wait_days"` // until enough is known; null: nothing is missing, or it is not known
+	Warnings []string       `json:"warnings"`
+	Learned  advise.Learned `json:"learned"`
+
+	// Proposals has today's schedule first, unless nothing was learned. The second is the one to use.
+	Proposals []Proposal `json:"schedules"`
+
+	Counted float64 `json:"-"` // calls a day that were made
+
+	inputs   *Inputs
+	question Question
+}
+
+// Wait is the kind of an advice if not enough is known yet.
+const Wait Kind = "wait"
+
+// A Question is what an operator has and wants.
+type Question struct {
+	Schedule *tiers.Schedule
+	Settings retry.Settings // of the policy; nil: age alone decides
+	Wishes   Wishes
+}
+
+// today returns the proposal to change nothing.
+func (q *Question) today(in *Inputs) (Proposal, error) {
+	p := Proposal{Name: "today", Tiers: q.Schedule.Tiers()}
+	if q.Settings == nil {
+		p.Figures = Evaluate(in, q.Schedule)
+		return p, nil
+	}
+	policy, err := retry.Policy(q.Settings)
+	if err != nil {
+		return p, err
+	}
+	p.Policy = policyYAML(q.Settings)
+	p.Figures = EvaluatePolicy(in, q.Schedule, policy)
+	return p, nil
+}
+
+// search looks for what is best.
+func (q *Question) search(in *Inputs) (Result, error) {
+	if q.Settings == nil {
+		return Search(in, q.Schedule, q.Wishes), nil
+	}
+	return SearchPolicy(in, q.Schedule, q.Settings, q.Wishes)
+}
+
+// InputsOf returns the inputs that a model stands for.
+func InputsOf(m *advise.Model) *Inputs {
+	in := &Inputs{
+		PerHour:        m.PerHour,
+		Broken:         func(age float64) float64 { return m.Broken(seconds(age)) },
+		Oldest:         m.Oldest,
+		LongestOutage:  m.LongestOutage(),
+		CallsPerSecond: m.CallsPerSecond,
+		Slots:          func(age float64) *Slots { return (*Slots)(m.Slots(seconds(age))) },
+	}
+	for _, drawn := range m.Drawn() {
+		in.Drawn = append(in.Drawn, drawn)
+	}
+	return in
+}
+
+// Advise returns what a model says about today's schedule or settings, and better ones if there are any. It returns an
+// error if the settings are refused.
+func Advise(m *advise.Model, q Question) (*Advice, error) {
+	a := &Advice{
+		Reasons:   []string{},
+		Warnings:  warnings(m),
+		Learned:   m.Learned(),
+		Proposals: []Proposal{},
+		Counted:   m.CallsPerDay,
+		inputs:    InputsOf(m),
+		question:  q,
+	}
+	missing, days := m.Missing()
+	if len(missing) > 0 || m.Healing == advise.HealingByTries {
+		if m.Oldest > 0 {
+			today, err := q.today(a.inputs)
+			if err != nil {
+				return nil, err
+			}
+			a.Proposals = []Proposal{today}
+		}
+		if len(missing) > 0 {
+			a.wait(missing, days)
+			return a, nil
+		}
+		a.Kind = Impossible
+		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
+		return a, nil
+	}
+	r, err := q.search(a.inputs)
+	if err != nil {
+		return nil, err
+	}
+	a.Kind = r.Kind
+	a.Reasons = append(a.Reasons, r.Reasons...)
+	a.Proposals = r.Proposals
+	if a.Kind != Propose {
+		return a, nil
+	}
+	if reason, factor := tooWide(r.Proposals[1].Figures); reason != "" {
+		a.wait([]string{reason}, m.Days*(factor*factor-1))
+		a.Proposals = a.Proposals[:1]
+		return a, nil
+	}
+	if q.Settings == nil {
+		a.Warnings = append(a.Warnings, untried(m, r.Proposals[1].Tiers)...)
+	}
+	if m.Healing == advise.HealingUnknown {
+		a.Warnings = append(a.Warnings, "records of one age were always tried after the same time: it is taken for granted that they recover with time, not by being tried")
+	}
+	return a, nil
+}
+
+// wait says that not enough is known yet.
+func (a *Advice) wait(reasons []string, days float64) {
+	a.Kind = Wait
+	a.Reasons = append(a.Reasons, reasons...)
+	if !math.IsInf(days, 1) {
+		a.WaitDays = new(advise.Number(math.Ceil(days)))
+	}
+}
+
+const (
+	widest      = 2    // the factor between the ends of an interval up to which a figure is known
+	widestShare = 0.05 // the same of shares, as a difference
+)
+
+// tooWide returns which figure is not known well enough, and by how much too wide its interval is.
+func tooWide(f Figures) (reason string, factor float64) {
+	for _, x := range []struct {
+		name  string
+		value advise.Estimate
+		text  func(float64) string
+	}{
+		{"the calls a day", f.CallsPerDay, rounded},
+		{"the wait of 95 %", f.Wait.P95, roundedDuration},
+	} {
+		if x.value.High > widest*max(x.value.Low, 1) {
+			reason := fmt.Sprintf("%s are known only to be between %s and %s", x.name, x.text(x.value.Low), x.text(x.value.High))
+			return reason, min(math.Log(x.value.High/max(x.value.Low, 1))/math.Log(widest), mostFactor)
+		}
+	}
+	if width := (f.LostPer1000.High - f.LostPer1000.Low) / 1000; width > widestShare {
+		reason := fmt.Sprintf("how many of 1,000 are lost is known only to be between %.0f and %.0f", f.LostPer1000.Low, f.LostPer1000.High)
+		return reason, width / widestShare
+	}
+	return "", 0
+}
+
+// mostFactor bounds how much longer an operator has to wait: an interval may have no end.
+const mostFactor = 10
+
+// concentrated is the share of the recoveries that come in three hours of a day if a warning says so.
+const concentrated = 0.5
+
+// warnings returns what should be known of a model before it is believed.
+func warnings(m *advise.Model) []string {
+	list := []string{}
+	add := func(format string, values ...any) { list = append(list, fmt.Sprintf(format, values...)) }
+	if !m.Changed.IsZero() {
+		add("behaviour changed on about %s: only the passes since then count", m.Changed.Format(time.DateOnly))
+	}
+	left := m.LeftOut
+	for _, x := range []struct {
+		n    int
+		what string // of one
+		are  string // of several
+	}{
+		{left.NoAges, "pass was written by a version that did not count by age", "passes were written by a version that did not count by age"},
+		{left.Unreadable, "line cannot be read", "lines cannot be read"},
+		{left.OtherTable, "pass is of another table than the newest", "passes are of another table than the newest"},
+		{left.Clock, "pass is out of order, since the clock was set", "passes are out of order, since the clock was set"},
+		{left.Incomplete, "pass did not try all its records (max_records, abort_after or a stop)", "passes did not try all their records (max_records, abort_after or a stop)"},
+	} {
+		switch {
+		case x.n == 1:
+			add("1 %s: nothing is learned from it", x.what)
+		case x.n > 1:
+			add("%s %s: nothing is learned from them", inspect.Thousands(x.n), x.are)
+		}
+	}
+	for _, b := range m.Incomplete {
+		add("ages up to %s: %d of %d attempts come from passes that did not try all their records: nothing is learned from these ages", edgeOf(b.Band), b.Incomplete, b.Attempts)
+	}
+	if m.Retried > 0 {
+		add("%d records were tried for the first time although an earlier pass should have met them: they were retried, or inserted with an old date, and nothing is learned from them", m.Retried)
+	}
+	if hour, share := m.BusiestHours(); m.Recoveries >= advise.EnoughRecoveries && share > concentrated {
+		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours may be better than any with `every`", 100*share, hour, (hour+3)%24)
+	}
+	return list
+}
+
+// edgeOf returns the upper edge of a band.
+func edgeOf(band int) string {
+	if band >= len(advise.Edges) {
+		return "any"
+	}
+	return tiers.FormatDuration(advise.Edges[band])
+}
+
+// muchShorter is the share of an interval that was tried below which a shorter one is new.
+const muchShorter = 0.9
+
+// untried returns a warning for each tier that ticks more often than anything was tried at its ages.
+func untried(m *advise.Model, list []tiers.Tier) []string {
+	var warnings []string
+	from := time.Duration(0)
+	for _, t := range list {
+		tried := m.ShortestTried(max(from, t.Every), min(t.MaxAge, m.Oldest))
+		if t.Cron == "" && tried > 0 && float64(t.Every) < muchShorter*float64(tried) {
+			warnings = append(warnings, fmt.Sprintf("tier %s ticks every %s, but between %s and %s nothing was tried more often than every %s: what happens in between is not known",
+				strings.TrimSpace(t.Name), tiers.FormatDuration(t.Every), tiers.FormatDuration(from), tiers.FormatDuration(t.MaxAge), roundedDuration(tried.Seconds())))
+		}
+		from = t.MaxAge
+	}
+	return warnings
+}
