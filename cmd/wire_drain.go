@@ -23,13 +23,10 @@ func (a *setup) drainedBy(ctx context.Context, o watch.Outage, ended time.Time, 
 	options := simulation(a.cfg, policy)
 	pace := watch.PaceOf(passes, o.Since, watch.Limit{Concurrency: options.Concurrency, Rate: options.Rate})
 	options.CallTime = pace.CallTime
-	d := simulate.Drain{
-		Options:  options,
-		Since:    o.Since,
-		PerHour:  pace.PerHour,
-		Behavior: simulate.Exponential(pace.Failures, pace.Recovering),
-	}
+	d := simulate.Drain{Options: options, Since: o.Since}
 	d.At = ended
+	d.PerHour = pace.PerHour
+	d.Behavior = simulate.Exponential(pace.Failures, pace.Recovering)
 	for _, p := range o.Running {
 		d.Running = append(d.Running, simulate.Running{Tier: p.Tier, Started: p.Started, Failed: p.Failed})
 	}

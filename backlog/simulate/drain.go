@@ -16,9 +16,6 @@ type Drain struct {
 	Options           // of the daemon, whose CallTime is that of a call while all is well
 	Since   time.Time // of the outage
 
-	PerHour  float64   // new records
-	Behavior *Behavior // of records while there is no outage; nil: each attempt succeeds
-
 	// Running are the passes under way. The first is that with which the outage ended, if that is under way.
 	Running []Running
 }
@@ -83,7 +80,7 @@ func (d *Drain) within(ctx context.Context, horizon time.Duration) (done time.Ti
 	w := &Workload{From: d.At.UTC(), To: d.At.UTC().Add(horizon), Seed: 1, Success: 1, Learned: d.Behavior, outageBegan: d.Since}
 	scale := max(divideUp(d.total(), maxPoints), int(d.PerHour*horizon.Hours()/maxArrivals)+1)
 	kept := d.addPending(w, scale)
-	d.addArrivals(w, scale)
+	w.addArrivals(d.PerHour / float64(scale))
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -178,15 +175,6 @@ func (d *Drain) remember(r *Record, now time.Time) {
 		at = waitUntilDue(rule, memory, at)
 	}
 	r.Memory = memory
-}
-
-// addArrivals adds new records to the workload.
-func (d *Drain) addArrivals(w *Workload, scale int) {
-	if d.PerHour <= 0 {
-		return
-	}
-	coming := &Workload{From: w.From, To: w.To, PerHour: d.PerHour / float64(scale), Learned: d.Behavior, Seed: w.Seed}
-	w.Records = append(w.Records, coming.records(context.Background())...)
 }
 
 // underWay returns the passes that are under way at the end of the outage. The records that have failed in one are the

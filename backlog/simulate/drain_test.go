@@ -138,12 +138,12 @@ func (o *played) foretell(outage watch.Outage, at time.Time) {
 	o.ended = at
 	pace := watch.PaceOf(o.picture.Passes(), outage.Since, watch.Limit{Concurrency: o.concurrency, Rate: o.rate})
 	d := simulate.Drain{
-		Counted: simulate.Counted{At: at},
+		Counted: simulate.Counted{At: at, PerHour: pace.PerHour, Behavior: simulate.Exponential(pace.Failures, pace.Recovering)},
 		Options: simulate.Options{
 			Schedule: o.schedule, MaxRecords: o.maxRecords, Rate: o.rate, AbortAfter: o.abortAfter,
 			Concurrency: o.concurrency, CallTime: pace.CallTime, NewTable: inMemoryWith(nil),
 		},
-		Since: outage.Since, PerHour: pace.PerHour, Behavior: simulate.Exponential(pace.Failures, pace.Recovering),
+		Since: outage.Since,
 	}
 	for _, p := range outage.Running {
 		d.Running = append(d.Running, simulate.Running{Tier: p.Tier, Started: p.Started, Failed: p.Failed})
