@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +119,8 @@ func (h *history) saveOutage() {
 	}))
 }
 
-// outageChanged counts the pending records, then logs and saves the outage and calls on_outage.
+// outageChanged counts the pending records, then logs and saves the outage and calls on_outage. Of one that is over it
+// also finds out by when its backlog is done.
 func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Time) {
 	h.saves <- func() {
 		a := h.setup.Load()
@@ -128,6 +130,10 @@ func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Tim
 			h.Picture.SetPending(o.Since, s.Pending)
 		}
 		cancel()
+		if change == watch.Recovered {
+			o.DrainedBy = a.drainedBy(h.ctx, o, at, h.passes())
+			h.Picture.SetBacklog(o)
+		}
 		h.Outage(change, o, at)
 		h.saveOutage()
 		word := ""
@@ -146,6 +152,17 @@ func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Tim
 			}
 		}
 	}
+}
+
+// passes returns the passes that are known, those of earlier processes included.
+func (h *history) passes() []watch.Pass {
+	saved, err := h.state.Passes()
+	h.warnOnce(err)
+	if len(saved) == 0 {
+		saved = h.Picture.Passes()
+		slices.Reverse(saved) // the oldest first, as in the file
+	}
+	return saved
 }
 
 // callOnOutage calls on_outage with a record about the outage.

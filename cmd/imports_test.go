@@ -114,9 +114,9 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/logqueue" && s.folder == "backlog/logging":
 		return true // where the log goes
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
-		return slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
+		return s.folder == "backlog/simulate" && s.test || slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
-		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "cmd"}, s.folder) || s.folder == "backlog/simulate" && s.test
+		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "backlog/reader", "cmd"}, s.folder) || s.folder == "backlog/simulate" && s.test
 	case s.folder == "backlog/advise/propose":
 		return slices.Contains([]string{"tiers", "backlog", "backlog/retry", "backlog/inspect", "internal/picture"}, imported) || s.test && imported != "cmd"
 	case s.folder == "backlog/inspect" && s.test:

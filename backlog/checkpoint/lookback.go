@@ -54,6 +54,13 @@ func (f *File) LookBack(
 	if b.Leader == watch.Here {
 		b.Daemon = saved.Daemon
 	}
+	b.Draining = watch.Draining(saved.Outage, saved.Outages, now)
+	if b.Draining != nil {
+		b.Draining.Since = b.Draining.Since.UTC()
+		b.Draining.Ended = b.Draining.Ended.UTC()
+		b.Draining.Drained = b.Draining.Drained.UTC()
+		b.Draining.Reminded = time.Time{}
+	}
 	if b.Outage != nil {
 		b.Outage = new(*b.Outage)
 		b.Outage.Since = b.Outage.Since.UTC()

@@ -250,7 +250,11 @@ func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
 	case watch.Ongoing:
 		o.Log.Warn("outage goes on", "since", since, "passes", x.Passes, "cause", x.Cause, "pending", x.Pending)
 	case watch.Recovered:
-		o.Log.Warn("recovered from the outage", "since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending)
+		args := []any{"since", since, "after", now.Sub(x.Since).Round(time.Second).String(), "passes", x.Passes, "pending", x.Pending}
+		if !x.DrainedBy.IsZero() {
+			args = append(args, "drained_by", x.DrainedBy.UTC().Format(time.RFC3339))
+		}
+		o.Log.Warn("recovered from the outage", args...)
 	}
 }
 

@@ -301,11 +301,12 @@ func (r *Reader) Simulate(ctx context.Context, text string) (web.Simulation, err
 			return web.Simulation{}, err
 		}
 		rows := simulate.Counted{Counts: counts, Edges: edges, At: now, Zone: c.Zone}
+		assumed := r.assume(&rows)
 		would, err := simulate.WhatIf(ctx, rows, []simulate.Candidate{running, tried})
 		if err != nil && ctx.Err() != nil {
 			err = &web.Problem{Status: http.StatusBadRequest, Text: "this takes too long to be simulated here; backlog simulate --live takes its time"}
 		}
 		results := lists.Map(would.Results, func(r simulate.Result) any { return r })
-		return web.Simulation{Columns: would.Columns, Rows: would.Rows, Plot: would.SVG, Results: results}, err
+		return web.Simulation{Columns: would.Columns, Rows: would.Rows, Assumed: assumed, Plot: would.SVG, Results: results}, err
 	})
 }

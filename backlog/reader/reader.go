@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/metrics"
@@ -77,6 +78,7 @@ type Reader struct {
 	opening  sync.Mutex                     // held while the view is opened
 	reading  sync.RWMutex                   // held for reading while the view is used; locked before mu
 	leader   leaderCache
+	learned  atomic.Pointer[advise.Model] // nil: nothing was learned yet
 
 	mu       sync.Mutex // guards the fields below
 	current  current
@@ -178,7 +180,7 @@ func (r *Reader) Now() web.Now {
 		Counts: r.status, Counted: r.at, Took: r.took.Round(time.Millisecond), CountErr: r.err, Rows: r.rows,
 		Trouble: r.trouble(now), Picture: r.Picture,
 		Pause: saved.Current(now), Pausing: c.role == web.Leader && r.State.Path != "",
-		Woke: now, Stopping: r.stopping.Load(),
+		Woke: now, Stopping: r.stopping.Load(), Learned: r.learnedPage(),
 	}
 	switch {
 	case c.daemon != nil:

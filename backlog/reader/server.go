@@ -139,6 +139,9 @@ func (s *Server) Start() error {
 	if isOfTable {
 		s.serving.Go(func() { s.Count(s.ctx) })
 	}
+	if servesPages && isOfTable {
+		s.serving.Go(func() { s.Learn(s.ctx) })
+	}
 	if servesPages {
 		return s.listenForPages(c.Settings)
 	}

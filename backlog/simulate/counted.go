@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -37,6 +38,20 @@ type Counted struct {
 	Edges []time.Duration // the upper edge of each band
 	At    time.Time       // when they were counted
 	Zone  *time.Location  // of the picture's dates; nil: UTC
+
+	// Behavior is how long records stay broken, and PerHour how many new ones come in. nil: every attempt fails, and
+	// none comes in.
+	Behavior *Behavior
+	PerHour  float64
+}
+
+// total returns the number of counted records.
+func (c *Counted) total() int {
+	total := 0
+	for _, b := range c.Bands {
+		total += b.Fresh + b.Failed
+	}
+	return total
 }
 
 // A Comparison is what becomes of records under each of several schedules.
@@ -47,18 +62,18 @@ type Comparison struct {
 	SVG     []byte
 }
 
-// WhatIf simulates a day of the counted records under each candidate if every attempt fails.
+// WhatIf simulates a day of the counted records under each candidate, with their Behavior.
 // Of many records, one stands for several: caps, aborts and rates are scaled down with them,
 // and the results are scaled up again.
 func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison, error) {
 	from := counted.At.UTC()
-	w := &Workload{From: from, To: from.Add(24 * time.Hour), Seed: 1, Poison: 1, Zone: counted.Zone}
+	w := &Workload{
+		From: from, To: from.Add(24 * time.Hour), Seed: 1, Poison: 1, Success: 1,
+		Learned: counted.Behavior, Zone: counted.Zone,
+	}
 	scale := w.setCounted(counted)
 	for i := range list {
-		o := &list[i].Options
-		o.MaxRecords = divideUp(o.MaxRecords, scale)
-		o.AbortAfter = divideUp(o.AbortAfter, scale)
-		o.Rate /= float64(scale)
+		list[i].Options = list[i].Options.scaled(scale)
 	}
 	var c Comparison
 	all, err := Compare(ctx, w, list)
@@ -86,15 +101,23 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison,
 	return c, err
 }
 
+// scaled returns the options for a workload of which one record stands for several.
+func (o Options) scaled(scale int) Options {
+	o.MaxRecords = divideUp(o.MaxRecords, scale)
+	o.AbortAfter = divideUp(o.AbortAfter, scale)
+	o.Rate /= float64(scale)
+	return o
+}
+
 // divideUp returns n / by, rounded up.
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
 // setCounted sets the workload's records from the counts, each in the middle of its band of
 // ages. It returns how many counted records one of them stands for.
 func (w *Workload) setCounted(c Counted) (scale int) {
-	total := 0
-	for _, b := range c.Bands {
-		total += b.Fresh + b.Failed
+	total := c.total()
+	if c.Behavior != nil {
+		total += int(c.PerHour * w.To.Sub(w.From).Hours())
 	}
 	scale = max(1, divideUp(total, maxPoints))
 	w.Records = []Record{}
@@ -113,13 +136,30 @@ func (w *Workload) setCounted(c Counted) (scale int) {
 			w.addCounted(inserted, backlog.Failed)
 		}
 	}
+	if c.Behavior != nil {
+		w.addArrivals(c.PerHour / float64(scale))
+	}
 	return scale
 }
 
-// addCounted adds a record of the lane that never succeeds.
+// addCounted adds a record of the lane. It never succeeds unless a behavior was learned.
 func (w *Workload) addCounted(inserted time.Time, l backlog.Lane) {
 	seed := uint64(len(w.Records))
-	w.Records = append(w.Records, Record{Inserted: inserted, Failed: l == backlog.Failed, Poison: true, Seed: seed})
+	r := Record{Inserted: inserted, Failed: l == backlog.Failed, Poison: true, Seed: seed}
+	if w.Learned != nil {
+		r.Seed = math.Float64bits(roll(w.Seed, int(seed))) // numbers in a row would not be at random
+		r.Poison = w.neverRecovers(&r)
+	}
+	w.Records = append(w.Records, r)
+}
+
+// addArrivals adds new records at a rate.
+func (w *Workload) addArrivals(perHour float64) {
+	if perHour <= 0 {
+		return
+	}
+	coming := &Workload{From: w.From, To: w.To, PerHour: perHour, Learned: w.Learned, Seed: w.Seed}
+	w.Records = append(w.Records, coming.records(context.Background())...)
 }
 
 // multiply multiplies the report's counts by n.

@@ -99,6 +99,7 @@ func (r *run) simulateDaemon(records []Record) error {
 		d.records[i].Record = &records[i]
 	}
 	d.wakeAt = d.nextWake()
+	d.goOn()
 	for d.err == nil && r.ctx.Err() == nil && d.step() {
 	}
 	if d.err != nil {
@@ -146,6 +147,7 @@ func (d *daemon) step() bool {
 		j := d.reserved[0]
 		d.reserved = d.reserved[1:]
 		d.beginCall(j)
+		d.dispatch() // the next one of its pass may wait for the limiter now
 	}
 	return true
 }
@@ -208,16 +210,39 @@ func (d *daemon) nextWake() time.Time {
 // wake adds the records that were inserted since the last wake, and starts the pass that is
 // due.
 func (d *daemon) wake() {
-	for d.nextRecord < len(d.records) && d.records[d.nextRecord].Inserted.Before(d.now) {
-		d.fail(d.table.Add(d.nextRecord, d.records[d.nextRecord].Record))
-		d.nextRecord++
-	}
+	d.addRecords()
 	busy := func(t tiers.Tier) bool { return d.running[t.Name] != nil }
 	w := d.clock.Wake(d.Schedule, d.now, false, busy)
 	d.wakeAt = d.nextWake()
 	d.report.SkippedTicks += len(w.Skipped)
 	if w.Start != nil {
 		d.startPass(w.Start.Tier)
+	}
+}
+
+// addRecords adds the records to the table that are inserted by now.
+func (d *daemon) addRecords() {
+	for d.nextRecord < len(d.records) && d.records[d.nextRecord].Inserted.Before(d.now) {
+		d.fail(d.table.Add(d.nextRecord, d.records[d.nextRecord].Record))
+		d.nextRecord++
+	}
+}
+
+// goOn starts the passes that are under way at the beginning, as far as they have come.
+func (d *daemon) goOn() {
+	d.addRecords()
+	for _, r := range d.Options.running {
+		t, _ := d.Schedule.ByName(r.Tier)
+		p := d.newPass(t)
+		p.now = r.Started
+		for _, i := range r.failed {
+			p.failed[i] = true
+		}
+		p.plan.Claimed(backlog.Failed, len(r.failed))
+		d.running[t.Name] = p
+	}
+	for _, r := range d.Options.running {
+		d.assign(d.running[r.Tier])
 	}
 }
 

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	"math"
 	"math/rand/v2"
 	"sort"
 	"time"
@@ -18,13 +20,23 @@ type Behavior struct {
 // at returns the share of all records that are broken at an age, those that never recover included.
 func (b *Behavior) at(age time.Duration) float64 { return b.Broken(min(max(age, 0), b.Oldest)) }
 
+// Exponential returns the behavior of records of which a share is broken at first, and of these a share recovers in
+// each hour.
+func Exponential(failures, perHour float64) *Behavior {
+	return &Behavior{
+		Broken: func(age time.Duration) float64 { return failures * math.Exp(-perHour*age.Hours()) },
+		Oldest: 10 * 365 * 24 * time.Hour,
+	}
+}
+
 // rank returns the share of all records that recover later than the record, which decides when it recovers:
 // at the age at which the share of the broken ones has fallen to its rank. A record that had failed before the
-// workload is among those that were still broken when the workload begins.
+// workload is among those that were still broken when the workload begins, or when an outage began before.
 func (w *Workload) rank(rec *Record) float64 {
 	rank := roll(rec.Seed, 0)
-	if rec.Failed {
-		rank *= w.Learned.at(w.From.Sub(rec.Inserted))
+	age := cmp.Or(w.outageBegan, w.From).Sub(rec.Inserted)
+	if rec.Failed && age > 0 {
+		rank *= w.Learned.at(age)
 	}
 	return rank
 }

@@ -61,6 +61,13 @@ func indexOf(r *backlog.Record) int { return int(r.Key.Part(0).(int64)) }
 
 // startPass starts a pass of the tier.
 func (d *daemon) startPass(t tiers.Tier) {
+	p := d.newPass(t)
+	d.running[t.Name] = p
+	d.assign(p)
+}
+
+// newPass returns a pass of the tier that has not taken a record yet.
+func (d *daemon) newPass(t tiers.Tier) *pass {
 	p := &pass{d: d, tier: t, now: d.now, failed: make(map[int]bool)}
 	p.plan = plan.Plan{MaxRecords: d.MaxRecords, AbortAfter: d.AbortAfter, From: d.resume[t.Name]}
 	for _, l := range []backlog.Lane{plan.Fresh, plan.Failed} {
@@ -68,8 +75,7 @@ func (d *daemon) startPass(t tiers.Tier) {
 		p.lanes[l] = &lane{d: d, p: p, lane: l, walk: p.plan.From.Walk(l)}
 		p.lanes[l].page.final = !d.rule.Tries(l) // such a lane is not read at all
 	}
-	d.running[t.Name] = p
-	d.assign(p)
+	return p
 }
 
 // assign gives records to the idle workers of the pass. It ends the pass when nothing is left

@@ -29,6 +29,7 @@ type Options struct {
 	Down        []Outage      // when the daemon does not run
 
 	callTime func(record, try int) time.Duration // duration of each call; nil: CallTime
+	running  []Running                           // passes that are under way at the beginning
 
 	Ticks bool // fill in Report.Ticks
 
@@ -44,7 +45,7 @@ type Options struct {
 
 // passByPass reports whether the daemon is simulated, not each record alone.
 func (o *Options) passByPass() bool {
-	return o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0
+	return o.MaxRecords > 0 || o.AbortAfter > 0 || o.Rate > 0 || o.CallTime > 0 || len(o.Down) > 0 || len(o.running) > 0
 }
 
 // A run is a simulation under way.

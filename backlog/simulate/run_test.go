@@ -102,3 +102,23 @@ func FuzzBucketWidth(f *testing.F) {
 		}
 	})
 }
+
+// A handler that has waited for the rate leaves its turn to the next one at once: four at a time, of calls of 20 s, are
+// one in 5 s, which a rate of one in 4 s allows.
+func TestRateWithSeveralHandlers(t *testing.T) {
+	from := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	w := &simulate.Workload{From: from, To: from.Add(2 * time.Hour), Success: 1}
+	for i := range 100 {
+		w.Records = append(w.Records, simulate.Record{Inserted: from.Add(-time.Minute), Seed: uint64(i)})
+	}
+	r, err := simulate.Run(t.Context(), w, simulate.Options{
+		Schedule: testkit.Schedule(t, tiers.Tier{MaxAge: day, Every: time.Hour}),
+		Rate:     0.25, CallTime: 20 * time.Second, Concurrency: 4, NewTable: inMemoryWith(nil),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Duration(r.LongestPass); r.Succeeded != 100 || took < 500*time.Second || took > 530*time.Second {
+		t.Errorf("%d records took %v", r.Succeeded, took)
+	}
+}

@@ -31,6 +31,8 @@ type Workload struct {
 	// Learned, if not nil, decides which attempts succeed, instead of Poison and Success.
 	Learned *Behavior
 
+	outageBegan time.Time // if there is one until From, in which all records failed; zero: there is none
+
 	// Records, if not nil, replaces the stream. It is in the order of insertion.
 	Records []Record
 	Skipped int // rows of a table that are not in Records, because no pass takes them

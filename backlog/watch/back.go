@@ -30,7 +30,17 @@ type LookBack struct {
 	Leader   string        `json:"leader"`
 	LastWake inspect.Stamp `json:"last_wake"`
 	Outage   *Outage       `json:"outage"`
+	Draining *PastOutage   `json:"draining"` // the last outage, while its backlog is not done
 	Pause    *Pause        `json:"pause"`
+}
+
+// Draining returns the last of the past outages, the newest first, if its backlog is not done yet; nil: it is, that is not
+// known, or there is another outage.
+func Draining(present *Outage, past []PastOutage, now time.Time) *PastOutage {
+	if present != nil || len(past) == 0 || !now.Before(past[0].Drained) {
+		return nil
+	}
+	return new(past[0])
 }
 
 // An Overview is the status of a table and of its daemon, for `status --json` and the API.
@@ -152,6 +162,9 @@ func (b *LookBack) Lines(now time.Time) (rows []string) {
 	}
 	if o := b.Outage; o != nil {
 		add("outage since %s, passes: %d, pending at the last report: %d: %s", inspect.When(o.Since), o.Passes, o.Pending, inspect.Escaped(o.Cause))
+	}
+	if o := b.Draining; o != nil {
+		add("recovered from an outage at %s; its backlog is done by about %s, %s", inspect.When(o.Ended), inspect.When(o.Drained), inspect.FromNow(o.Drained, now))
 	}
 	if b.Name != "" {
 		add("name: %s", b.Name)

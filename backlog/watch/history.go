@@ -33,7 +33,8 @@ const (
 // A PastOutage is an outage that is over.
 type PastOutage struct {
 	Outage
-	Ended time.Time `json:"ended"`
+	Ended   time.Time `json:"ended"`
+	Drained time.Time `json:"drained_by,omitzero"` // its DrainedBy
 }
 
 // Failures are why attempts have failed since the first event.

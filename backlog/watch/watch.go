@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ type Pass struct {
 
 	Table string           `json:"table,omitempty"` // as the state folder names it
 	Ages  []advise.AgeBand `json:"ages,omitzero"`   // the attempts by the age of their records
+
+	// CallTime is the mean time in seconds that the handler took for a record; 0: it took none.
+	CallTime float64 `json:"call_seconds,omitempty"`
 
 	handlerError bool // the error is the handler's, not the store's
 }
@@ -119,6 +123,21 @@ type Outage struct {
 	Pending  int       `json:"pending"` // records, when they were last counted
 	Passes   int       `json:"passes"`
 	Reminded time.Time `json:"reminded,omitzero"` // when Observe last returned that it began or lasts
+
+	// DrainedBy is about when every record that it has kept is tried again, as was reckoned at its end; zero: it is
+	// not over, or that is not known.
+	DrainedBy time.Time `json:"-"`
+
+	// Running are, of an outage that Observe returns as over, the passes under way at its end. The first is that
+	// with which it ended, unless that has ended, too.
+	Running []Running `json:"-"`
+}
+
+// Running is a pass under way.
+type Running struct {
+	Tier    string
+	Started time.Time
+	Failed  int // attempts so far
 }
 
 const (
@@ -158,8 +177,11 @@ type pass struct {
 	ended       *Pass // nil: it has not ended
 	covered     []string
 	missed      int
-	freshFailed bool // a record failed at its first attempt
-	succeeded   bool // a record succeeded
+	failed      int           // attempts
+	calls       int           // of the handler
+	called      time.Duration // how long they took together
+	freshFailed bool          // a record failed at its first attempt
+	succeeded   bool          // a record succeeded
 
 	ages    advise.Collector
 	skipped map[string]bool // the IDs of attempts that ages does not count because of a conflict
@@ -229,6 +251,17 @@ func (p *Picture) SetPending(since time.Time, pending int) {
 	defer p.lock()()
 	if p.outage != nil && p.outage.Since.Equal(since) {
 		p.outage.Pending = pending
+	}
+}
+
+// SetBacklog sets the pending records of an outage that is over, and by when they are done.
+func (p *Picture) SetBacklog(o Outage) {
+	defer p.lock()()
+	for i := range p.outages {
+		if p.outages[i].Since.Equal(o.Since) {
+			p.outages[i].Pending = o.Pending
+			p.outages[i].Drained = o.DrainedBy
+		}
 	}
 }
 
@@ -347,6 +380,13 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 		x.Add(folded, text, ev.Record.Key)
 		x.freshFailed = x.freshFailed || ev.Record.Lane == backlog.Fresh
 	}
+	if ev.Outcome == backlog.Errored {
+		x.failed++
+	}
+	if ev.Took > 0 {
+		x.calls++
+		x.called += ev.Took
+	}
 	x.countAge(ev)
 	p.addAttempt(ev, folded, text)
 	if ev.Outcome != backlog.Succeeded {
@@ -358,8 +398,22 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 		return Unchanged, Outage{}
 	}
 	p.outage = nil
-	p.outages = newest(append(p.outages, PastOutage{*o, ev.At}), maxOutages)
-	return Recovered, *o
+	p.outages = newest(append(p.outages, PastOutage{Outage: *o, Ended: ev.At}), maxOutages)
+	over := *o
+	over.Running = p.runningFrom(ev.Tier)
+	return Recovered, over
+}
+
+// runningFrom returns the passes under way, that of the tier first. The caller holds the lock.
+func (p *Picture) runningFrom(tier string) []Running {
+	var list []Running
+	for _, name := range append([]string{tier}, slices.Sorted(maps.Keys(p.passes))...) {
+		x := p.passes[name]
+		if x.begun != nil && (name != tier || len(list) == 0) {
+			list = append(list, Running{Tier: name, Started: time.Time(x.begun.Started), Failed: x.failed})
+		}
+	}
+	return list
 }
 
 // passEnded takes the end of the pass x.
@@ -376,6 +430,9 @@ func (p *Picture) passEnded(ev backlog.Event, x *pass) (Change, Outage) {
 		ended.handlerError = backlog.IsHandlerFault(ev.Err)
 	}
 	ended.Ages = x.ages.Ages()
+	if x.calls > 0 {
+		ended.CallTime = (x.called / time.Duration(x.calls)).Seconds()
+	}
 	x.begun = nil
 	x.ended = &ended
 	p.history.passes = newest(append(p.history.passes, ended), maxPasses)

@@ -78,6 +78,7 @@ type Now struct {
 	Pause   *watch.Pause
 	Pausing bool           // a pause can be begun and ended in this process
 	Picture *watch.Picture // passes, causes, outages and suspects
+	Learned *Learned       // from past passes; nil: too little
 }
 
 // Rows are why the newest failed records have failed, by their last errors.
@@ -159,7 +160,24 @@ type Simulation struct {
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"`    // the best cells of a column end in a star
 	Results []any      `json:"results"` // as `simulate --json` prints them, the running schedule first
-	Plot    []byte     `json:"-"`       // SVG: calls and pending records in the next 24 hours if every attempt fails
+	Assumed Assumption `json:"assumed"`
+	Plot    []byte     `json:"-"` // SVG: calls and pending records in the next 24 hours
+}
+
+// An Assumption says how attempts end in a simulation.
+type Assumption string
+
+const (
+	AllFail   Assumption = "all fail"   // and no new record comes in
+	AsLearned Assumption = "as learned" // records stay broken, and come in, as past passes show
+)
+
+// Text returns the assumption as a clause for people.
+func (a Assumption) Text() string {
+	if a == AsLearned {
+		return "if records come in and stay broken as past passes show"
+	}
+	return "if every attempt fails"
 }
 
 // Starred reports whether any cell ends in a star.

@@ -82,6 +82,9 @@ func newFake(t testing.TB, odd string) *fake {
 		Pausing: true, Rows: &web.Rows{Records: 10_000, Causes: []watch.Cause{{Error: or("550 mailbox # is full"), Records: 812, First: json.RawMessage(`81723`)}}},
 		Picture: new(watch.Picture), Timer: inspect.Timer{Program: "/usr/bin/backlog", Folder: "/etc/backlog"},
 	}}
+	f.now.Learned = &web.Learned{Days: 30, Records: 60_000, Recoveries: 7_120, FirstFailures: 0.2, BrokenForGood: 0.05, Sentence: or("Keep what you have."), Points: []web.LearnedPoint{
+		{Age: 20 * time.Minute, Share: 0.85, Low: 0.83, High: 0.87}, {Age: 3 * time.Hour, Share: 0.22, Low: 0.2, High: 0.25}, {Age: 24 * time.Hour},
+	}}
 	wide, narrow := s.Widest().Name, s.Tiers()[0].Name
 	f.pass(noon.Add(-70*time.Minute), narrow, 12, 0, "")
 	f.pass(noon.Add(-65*time.Minute), wide, 48, 3, or("dial tcp 10.0.0.7:443: connect: connection refused"))
@@ -163,7 +166,7 @@ func (f *fake) Simulate(_ context.Context, yaml string) (web.Simulation, error) 
 	}
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="400" height="100"><rect width="400" height="100" style="fill:rgb(0,84,150)"/></svg>`
 	return web.Simulation{Columns: []string{"schedule", "attempts", "pending after 7 days"}, Rows: [][]string{{"running", "48,123", "9"}, {"this one", "12,004*", "31"}},
-		Results: []any{map[string]int{"attempts": 48123}, map[string]int{"attempts": 12004}}, Plot: []byte(svg)}, nil
+		Results: []any{map[string]int{"attempts": 48123}, map[string]int{"attempts": 12004}}, Plot: []byte(svg), Assumed: web.AsLearned}, nil
 }
 
 func (f *fake) Choose(_ context.Context, x web.Filter) (web.Choice, error) {

@@ -129,6 +129,11 @@ func (v *visit) state() (word, kind string) {
 	return "Working.", "good"
 }
 
+// Draining returns the last outage while its backlog is not done; nil: it is.
+func (v *visit) Draining() *watch.PastOutage {
+	return watch.Draining(v.Now.Picture.Outage(), v.Now.Picture.Outages(), v.at)
+}
+
 // TroubleWord says what is wrong, if there is trouble.
 func (v *visit) TroubleWord() string {
 	switch t := v.Now.Trouble; {
