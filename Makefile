@@ -72,8 +72,8 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
 	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
 
-fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
-	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
+fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothing new; RUN=FuzzCron only those that match
+	RUN='$(RUN)' QUIET='$(QUIET)' ./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
@@ -81,7 +81,10 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
+network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
+	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
+
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile network truth
