@@ -81,7 +81,10 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
+power: ## lose the power N=5000 times while once and a daemon write to SQLite, in each journal mode
+	BACKLOG_POWER=$(or $(N),5000) $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestPowerLoss$$' ./cmd
+
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power truth
