@@ -86,19 +86,14 @@ power: ## lose the power N=5000 times while once and a daemon write to SQLite, i
 
 syscalls: ## kill a pass before each of its system calls, and let each fail, for each database
 	BACKLOG_SYSCALLS=all $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestSystemCalls$$' ./cmd
+
 network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
 	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
-
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network truth model
 
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-<<<<<<< HEAD
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls truth model
-=======
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile network truth
->>>>>>> net
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network truth model

@@ -319,8 +319,8 @@ var errorWords = regexp.MustCompile(`no space left on device|input/output error|
 	`unable to open database file|database disk image is malformed|attempt to write a readonly database|` +
 	`broke the connection off|the connection broke off`)
 
-// errorPlaces are where it has happened.
-var errorPlaces = regexp.MustCompile(`state/|schedule\.yaml|/dev/std|the database|the disk|lock file`)
+// errorPlaces are where it has happened. A trial write names the table.
+var errorPlaces = regexp.MustCompile(`state/|schedule\.yaml|/dev/std|the database|the disk|lock file|table BACKLOG`)
 
 // judgeWords asserts that the program says which error was where, and ends with the status for it.
 func (s *tamperedSite) judgeWords(r tamperedRun, wrong func(string, ...any)) {
