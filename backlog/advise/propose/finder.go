@@ -17,6 +17,7 @@ type tierFinder struct {
 
 func newScheduleAdviser(in *Inputs, today *tiers.Schedule, w Wishes) *adviser {
 	f := &tierFinder{evaluator: newEvaluator(in), today: today}
+	f.countFirstFailuresOf(today)
 	f.space = newSpace(f.main, today)
 	return newAdviser(in, f.propose("", today), f, w)
 }

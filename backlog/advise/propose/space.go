@@ -155,7 +155,7 @@ func (s *space) allowed(g goal, first float64) total {
 	recoverable := s.model.recoverable(first)
 	t := total{lost: g.lost * recoverable}
 	if !math.IsInf(g.wait, 1) {
-		t.late = lateShare*recoverable + s.model.early(first, g.wait)
+		t.late = g.late*recoverable + s.model.before(first, g.wait)
 	}
 	return t
 }
@@ -201,7 +201,7 @@ func (s *space) total(g goal, list []step) total {
 	calls, _ := m.calls(list)
 	t := total{calls: calls, lost: m.lost(list[len(list)-1])}
 	if !math.IsInf(g.wait, 1) {
-		t.late = m.longer(list, g.wait) + m.early(list[0].every, g.wait)
+		t.late = m.longer(list, g.wait) + m.before(list[0].every, g.wait)
 	}
 	allowed := s.allowed(g, list[0].every)
 	return total{t.calls, t.late - allowed.late, t.lost - allowed.lost}
