@@ -84,7 +84,10 @@ hostile: ## draw tables that refuse some of their rows, and what happens to them
 power: ## lose the power N=5000 times while once and a daemon write to SQLite, in each journal mode
 	BACKLOG_POWER=$(or $(N),5000) $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestPowerLoss$$' ./cmd
 
+syscalls: ## kill a pass before each of its system calls, and let each fail, for each database
+	BACKLOG_SYSCALLS=all $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestSystemCalls$$' ./cmd
+
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls truth
