@@ -267,7 +267,8 @@ func (s *tamperedSite) tamper(x tampering, n int, seed uint64) bool {
 	var problems []string
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
-	isRuntime := r.hit != nil && strings.Contains(r.log, "fatal error: runtime: netpoll") // a call of Go itself has failed
+	// A call of Go itself has failed, or one of the system's loader.
+	isRuntime := r.hit != nil && (strings.Contains(r.log, "fatal error: runtime: netpoll") || strings.Contains(r.log, "error while loading shared libraries"))
 	status := s.statuses("after it", wrong)
 	successes := s.witness.successes(time.Now())
 	settled := 0
