@@ -73,7 +73,7 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison,
 	}
 	scale := w.setCounted(counted)
 	for i := range list {
-		list[i].Options = list[i].Options.scaled(scale)
+		list[i].Options = list[i].Options.scaled(scale, counted.Behavior)
 	}
 	var c Comparison
 	all, err := Compare(ctx, w, list)
@@ -101,10 +101,14 @@ func WhatIf(ctx context.Context, counted Counted, list []Candidate) (Comparison,
 	return c, err
 }
 
-// scaled returns the options for a workload of which one record stands for several.
-func (o Options) scaled(scale int) Options {
+// scaled returns the options for a workload of which one record stands for several. If not every attempt fails, no pass
+// is aborted then: few records fail in a row by chance, but many do not.
+func (o Options) scaled(scale int, b *Behavior) Options {
 	o.MaxRecords = divideUp(o.MaxRecords, scale)
 	o.AbortAfter = divideUp(o.AbortAfter, scale)
+	if scale > 1 && b != nil {
+		o.AbortAfter = 0
+	}
 	o.Rate /= float64(scale)
 	return o
 }

@@ -84,7 +84,7 @@ func (d *Drain) within(ctx context.Context, horizon time.Duration) (done time.Ti
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	o := d.Options.scaled(scale)
+	o := d.Options.scaled(scale, d.Behavior)
 	o.CallTime *= time.Duration(scale)
 	o.Down = nil
 	left := len(kept)

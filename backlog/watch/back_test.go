@@ -1,11 +1,14 @@
 package watch_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 )
@@ -52,5 +55,72 @@ func TestLimits(t *testing.T) {
 		if got := strings.Join(x.limits.Exceeded(x.o, now), "; "); got != x.want {
 			t.Errorf("%+v: %q, want %q", x.limits, got, x.want)
 		}
+	}
+}
+
+// The backlog of the last outage is told of until it is done, or until there is another outage.
+func TestDraining(t *testing.T) {
+	ended := time.Date(2026, 3, 5, 12, 0, 0, 0, time.UTC)
+	over := watch.PastOutage{Ended: ended, Drained: ended.Add(12 * time.Minute)}
+	for _, c := range []struct {
+		name    string
+		present *watch.Outage
+		past    []watch.PastOutage
+		after   time.Duration
+		want    bool
+	}{
+		{"no outage", nil, nil, 0, false},
+		{"not done yet", nil, []watch.PastOutage{over}, 5 * time.Minute, true},
+		{"done", nil, []watch.PastOutage{over}, 12 * time.Minute, false},
+		{"not known", nil, []watch.PastOutage{{Ended: ended}, over}, 5 * time.Minute, false},
+		{"another outage", new(watch.Outage), []watch.PastOutage{over}, 5 * time.Minute, false},
+	} {
+		now := ended.Add(c.after)
+		b := watch.LookBack{Draining: watch.Draining(c.present, c.past, now)}
+		if (b.Draining != nil) != c.want {
+			t.Errorf("%s: %+v", c.name, b.Draining)
+		}
+		const line = "recovered from an outage at 2026-03-05 12:00:00 UTC; its backlog is done by about 2026-03-05 12:12:00 UTC, in 7m"
+		if told := strings.Contains(strings.Join(b.Lines(now), "\n"), line); told != c.want {
+			t.Errorf("%s: %q", c.name, b.Lines(now))
+		}
+	}
+}
+
+// An outage that is over has the passes under way, that with which it ended first.
+func TestRecoveredInPass(t *testing.T) {
+	var p watch.Picture
+	start := time.Date(2026, 3, 5, 12, 0, 0, 0, time.UTC)
+	attempt := func(tier string, id int64, outcome backlog.Outcome) (watch.Change, watch.Outage) {
+		ev := backlog.Event{
+			Kind: backlog.AttemptEnded, Tier: tier, At: start, Outcome: outcome, Took: 2 * time.Second,
+			Record: &backlog.Record{Key: backlog.NewKey(id), Lane: backlog.Fresh},
+		}
+		if outcome == backlog.Errored {
+			ev.Err = errors.New("away")
+		}
+		return p.Observe(ev)
+	}
+	p.Restore(nil, nil, &watch.Outage{Since: start.Add(-time.Hour)})
+	for _, tier := range []string{"1d", "7d"} {
+		p.Observe(backlog.Event{Kind: backlog.PassStarted, Tier: tier, At: start, Report: &backlog.Report{Tier: tier, Started: start}})
+	}
+	attempt("7d", 1, backlog.Errored)
+	attempt("7d", 2, backlog.Errored)
+	attempt("1d", 3, backlog.Errored)
+	change, o := attempt("7d", 4, backlog.Succeeded)
+	want := []watch.Running{{Tier: "7d", Started: start, Failed: 2}, {Tier: "1d", Started: start, Failed: 1}}
+	if change != watch.Recovered || !slices.Equal(o.Running, want) {
+		t.Errorf("%v, running %+v, want %+v", change, o.Running, want)
+	}
+	o.Pending = 9
+	o.DrainedBy = start.Add(time.Minute)
+	p.SetBacklog(o)
+	if past := p.Outages()[0]; past.Pending != 9 || !past.Drained.Equal(o.DrainedBy) {
+		t.Errorf("the past outage is %+v", past)
+	}
+	p.Observe(backlog.Event{Kind: backlog.PassEnded, Tier: "7d", At: start, Report: &backlog.Report{Tier: "7d", Started: start}})
+	if last := p.Last("7d"); last.CallTime != 2 {
+		t.Errorf("a call took %v s, want 2", last.CallTime)
 	}
 }
