@@ -79,6 +79,15 @@ func InputsOf(m *advise.Model) *Inputs {
 	return in
 }
 
+// frontier returns what can be had.
+func (q *Question) frontier(in *Inputs) []Point {
+	if q.Settings == nil {
+		return Frontier(in, q.Schedule, q.Wishes)
+	}
+	list, _ := FrontierPolicy(in, q.Schedule, q.Settings, q.Wishes) // the search has accepted the settings
+	return list
+}
+
 // Advise returns what a model says about today's schedule or settings, and better ones if there are any. It returns an
 // error if the settings are refused.
 func Advise(m *advise.Model, q Question) (*Advice, error) {

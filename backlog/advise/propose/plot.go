@@ -120,10 +120,7 @@ func gridLines(c *picture.Canvas, top int, x, y axis, xs, ys []float64, xText, y
 
 // plotFrontier draws the waits that can be had, by calls, from top on.
 func (a *Advice) plotFrontier(c *picture.Canvas, top int) {
-	var frontier []Point
-	if a.question.Settings == nil {
-		frontier = Frontier(a.inputs, a.question.Schedule, a.question.Wishes)
-	}
+	frontier := a.question.frontier(a.inputs)
 	var calls, waits []float64
 	for _, p := range frontier {
 		calls = append(calls, p.CallsPerDay)

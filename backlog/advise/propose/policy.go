@@ -144,7 +144,11 @@ func newPolicyAdviser(in *Inputs, schedule *tiers.Schedule, today retry.Settings
 		return nil, err
 	}
 	f := newPolicyFinder(in, schedule)
-	for _, s := range settingsLike(today) {
+	all := settingsLike(today)
+	if list, ok := today.(*retry.List); ok {
+		all = append(all, listsLikeTiers(in, schedule, list)...)
+	}
+	for _, s := range all {
 		// Of the settings in the grid, those that are refused are left out.
 		if p, err := retry.Policy(s); err == nil {
 			c := &candidate{settings: s, policy: p}
@@ -306,9 +310,51 @@ func with[T cmp.Ordered](today T, list []T) []T {
 	return append([]T{today}, slices.DeleteFunc(slices.Clone(list), func(x T) bool { return x == today })...)
 }
 
+// longestList is the most intervals of a list.
+const longestList = 100
+
+// likenesses is how many schedules of tiers are made into lists.
+const likenesses = 24
+
+// listsLikeTiers returns lists that wait as the best schedules of tiers would have records wait, for waits from the
+// first interval of the schedule on.
+func listsLikeTiers(in *Inputs, s *tiers.Schedule, today *retry.List) (all []retry.Settings) {
+	a := newScheduleAdviser(in.withoutDrawn(), s, Wishes{Lost: 1})
+	f := a.finder.(*tierFinder)
+	shortest := math.Log(meanInterval(s.Tiers()[0]))
+	longest := math.Log(Intervals[len(Intervals)-1].Seconds())
+	for i := range likenesses {
+		g := a.goal
+		g.wait = math.Exp(shortest + (longest-shortest)*float64(i)/(likenesses-1))
+		for _, lost := range []float64{0, 0.001, 0.01, 0.05} {
+			g.lost = lost
+			path, _ := f.space.fewestCalls(g)
+			if list := waitsOf(path); len(list) > 0 && len(list) <= longestList {
+				c := *today
+				c.Intervals = list
+				all = append(all, &c)
+			}
+		}
+	}
+	return all
+}
+
+// waitsOf returns the waits of a record that tiers try until it is too old.
+func waitsOf(path []step) (list []time.Duration) {
+	if len(path) == 0 {
+		return nil
+	}
+	age := path[0].every
+	for _, t := range path {
+		for ; age+t.every <= t.upto && len(list) <= longestList; age += t.every {
+			list = append(list, seconds(t.every))
+		}
+	}
+	return list
+}
+
 // lists returns lists of intervals that grow, each waited as often as the others, the last one perhaps more often.
 func lists() (all [][]time.Duration) {
-	const most = 100 // intervals of a list
 	for first := range listSteps {
 		for last := first; last < len(listSteps); last++ {
 			for _, repeat := range listRepeats {
@@ -320,7 +366,7 @@ func lists() (all [][]time.Duration) {
 					if more > 1 {
 						list = append(list, slices.Repeat(listSteps[last:last+1], repeat*(more-1))...)
 					}
-					if len(list) <= most {
+					if len(list) <= longestList {
 						all = append(all, list)
 					}
 				}
