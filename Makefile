@@ -72,8 +72,8 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
 	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
 
-fuzz: ## fuzz every parser for a while (FUZZTIME=30s)
-	./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
+fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothing new; RUN=FuzzCron only those that match
+	RUN='$(RUN)' QUIET='$(QUIET)' ./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
@@ -87,7 +87,13 @@ power: ## lose the power N=5000 times while once and a daemon write to SQLite, i
 syscalls: ## kill a pass before each of its system calls, and let each fail, for each database
 	BACKLOG_SYSCALLS=all $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestSystemCalls$$' ./cmd
 
+network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
+	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
+
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls truth
+model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
+	@./testdata/model.sh
+
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network truth model

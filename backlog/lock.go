@@ -122,16 +122,16 @@ type HeldLock struct {
 	release func()
 	now     func() time.Time
 	heldAt  atomic.Int64 // when it was last known to be held, in unix nanoseconds
+	outer   *HeldLock    // the leader lock, if this is a run lock under it; nil: none
 }
 
-// WhileHeld probes the lock every two seconds. The context of the result is done when ctx is or the
+// WhileHeld probes the lock at once, and then every two seconds. The context of the result is done when ctx is or the
 // lock is lost; lost is then called with the reason. now is the engine's clock. A pass under the lock
 // ends its handlers when the loss is noticed, and what they started is killed at the latest LockGrace
 // after the last successful probe was sent, see [Killed]. It dispatches nothing while the last probe
 // is older, as after a sleep of the machine.
 func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(error)) *HeldLock {
 	h := &HeldLock{now: now}
-	h.heldAt.Store(now().UnixNano())
 	held, killed, kill := withKill(ctx)
 	held, cancel := context.WithCancelCause(held)
 	done, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -140,30 +140,39 @@ func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(erro
 		kill()
 	})
 	var watch sync.WaitGroup
-	watch.Go(func() {
-		tick := time.NewTicker(probeEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-done.Done():
-				return
-			}
-			asked := now()
-			sent := time.Now()
-			err := callWithin(done, probeEvery, l.Check)
-			if done.Err() != nil {
-				return
-			}
-			if err != nil || killed.Err() != nil {
-				cancel(errLockLost) // before lost is called, which may take its time
-				lost(err)
-				return
-			}
-			h.heldAt.Store(asked.UnixNano())
-			deadline.Reset(LockGrace - time.Since(sent))
+	probe := func() (isHeld bool) {
+		asked := now()
+		sent := time.Now()
+		err := callWithin(done, probeEvery, l.Check)
+		if done.Err() != nil {
+			return false
 		}
-	})
+		if err != nil || killed.Err() != nil {
+			cancel(errLockLost) // before lost is called, which may take its time
+			watch.Go(func() { lost(err) })
+			return false
+		}
+		h.heldAt.Store(asked.UnixNano())
+		deadline.Reset(LockGrace - time.Since(sent))
+		return true
+	}
+	// The answer to TryLock or to AwaitSafe may be old already.
+	if probe() {
+		watch.Go(func() {
+			tick := time.NewTicker(probeEvery)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+				case <-done.Done():
+					return
+				}
+				if !probe() {
+					return
+				}
+			}
+		})
+	}
 	h.ctx = held
 	h.release = func() {
 		deadline.Stop()
@@ -181,16 +190,21 @@ func (h *HeldLock) Context() context.Context { return h.ctx }
 // Release ends the probing. It is called after the passes, and before Unlock.
 func (h *HeldLock) Release() { h.release() }
 
-// isRecent reports whether the lock was held less than LockGrace ago. It is true without a lock.
+// isRecent reports whether the lock, and the one that it is under, was held less than LockGrace ago. It is
+// true without a lock.
 func (h *HeldLock) isRecent() bool {
-	return h == nil || h.now().UnixNano()-h.heldAt.Load() < int64(LockGrace)
+	if h == nil {
+		return true
+	}
+	return h.now().UnixNano()-h.heldAt.Load() < int64(LockGrace) && h.outer.isRecent()
 }
 
 // A runLock shares one RunLock between the passes of a process.
 type runLock struct {
 	emit      func(Event)
 	now       func() time.Time
-	acquiring token // a mutex: one pass takes the lock, or finds that the process has it
+	outer     *HeldLock // of the leader; nil: none
+	acquiring token     // a mutex: one pass takes the lock, or finds that the process has it
 
 	claim Claim // guarded by acquiring
 
@@ -226,6 +240,7 @@ func (r *runLock) acquire(
 		}
 		s = &sharedLock{Lock: lock, holders: 1}
 		s.held = WhileHeld(ctx, lock, r.now, func(err error) { r.emit(Event{Kind: LockLost, Err: err}) })
+		s.held.outer = r.outer
 		r.mu.Lock()
 		r.shared = s
 		r.mu.Unlock()

@@ -62,3 +62,20 @@ func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
 		})
 	}
 }
+
+// A lock that is lost while the answer to TryLock is on its way starts no work.
+func TestWhileHeldProbesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker := &losable{Locker: memory.New(memory.Options{})}
+		lock, err := locker.TryLock(t.Context(), backlog.RunLock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locker.lose(errBroken)
+		held := backlog.WhileHeld(t.Context(), lock, time.Now, func(error) {})
+		defer held.Release()
+		if held.Context().Err() == nil {
+			t.Error("want work under a lost lock to end before it begins")
+		}
+	})
+}

@@ -103,6 +103,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.waking.Unlock()
 	l.lock.emit = l.emit
 	l.lock.now = l.Now
+	l.lock.outer = l.Held
 	l.lock.acquiring = newMutex()
 	var watch sync.WaitGroup
 	watch.Go(func() { l.watch(ctx) })

@@ -192,7 +192,11 @@ func TestPowerLoss(t *testing.T) {
 func newPowerShop(t *testing.T, mode string, records, concurrency int) *powerShop {
 	s := &powerShop{shop: newShop(t, nil), witness: newPowerWitness(t), records: records}
 	// What is outside of the image is lost at once: the folder of the image is one below.
-	s.dir = filepath.Join(s.dir, "image")
+	outside, err := filepath.EvalSymlinks(s.dir) // as strace shows it
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dir = filepath.Join(outside, "image")
 	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,12 @@ type proxy struct {
 	// spy, unless nil, reports whether what is said, by the server if it answers, is passed
 	// on, and may return what is to be called then.
 	spy func(l *link, answers bool, text []byte) (pass bool, then func())
+
+	// carry, unless nil, passes on what is said instead of the proxy. With an error, the
+	// connection ends.
+	carry func(l *link, answers bool, text []byte) error
+	// ends, unless nil, returns when the one side may know that the other has ended.
+	ends func(l *link)
 }
 
 // A link is a connection through the proxy.
@@ -121,10 +127,19 @@ func (p *proxy) serve(client net.Conn) {
 				if !pass {
 					break
 				}
+				if p.carry != nil {
+					if p.carry(l, way.from == server, b[:n]) != nil {
+						break
+					}
+					continue
+				}
 				if _, err := way.to.Write(b[:n]); err != nil {
 					break
 				}
 				then()
+			}
+			if p.ends != nil {
+				p.ends(l)
 			}
 			client.Close()
 			server.Close()

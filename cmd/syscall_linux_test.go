@@ -267,7 +267,8 @@ func (s *tamperedSite) tamper(x tampering, n int, seed uint64) bool {
 	var problems []string
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
-	isRuntime := r.hit != nil && strings.Contains(r.log, "fatal error: runtime: netpoll") // a call of Go itself has failed
+	// A call of Go itself has failed, or one of the system's loader.
+	isRuntime := r.hit != nil && (strings.Contains(r.log, "fatal error: runtime: netpoll") || strings.Contains(r.log, "error while loading shared libraries"))
 	status := s.statuses("after it", wrong)
 	successes := s.witness.successes(time.Now())
 	settled := 0
@@ -319,8 +320,8 @@ var errorWords = regexp.MustCompile(`no space left on device|input/output error|
 	`unable to open database file|database disk image is malformed|attempt to write a readonly database|` +
 	`broke the connection off|the connection broke off`)
 
-// errorPlaces are where it has happened.
-var errorPlaces = regexp.MustCompile(`state/|schedule\.yaml|/dev/std|the database|the disk|lock file`)
+// errorPlaces are where it has happened. A trial write names the table.
+var errorPlaces = regexp.MustCompile(`state/|schedule\.yaml|/dev/std|the database|the disk|lock file|table BACKLOG`)
 
 // judgeWords asserts that the program says which error was where, and ends with the status for it.
 func (s *tamperedSite) judgeWords(r tamperedRun, wrong func(string, ...any)) {

@@ -54,11 +54,11 @@ func (c *Collector) addBands(list []Counts) {
 	for _, counts := range list {
 		sum := &c.bands[counts.Band]
 		for lane, t := range counts.Lanes {
-			sum.Lanes[lane].Tried += t.Tried
-			sum.Lanes[lane].Succeeded += t.Succeeded
+			sum.Lanes[lane].Tried = min(sum.Lanes[lane].Tried+t.Tried, mostTried)
+			sum.Lanes[lane].Succeeded = min(sum.Lanes[lane].Succeeded+t.Succeeded, mostTried)
 		}
-		sum.Waited += max(0, counts.Waited)
-		sum.Aged += max(0, counts.Aged)
+		sum.Waited = min(sum.Waited+max(0, counts.Waited), mostSeconds)
+		sum.Aged = min(sum.Aged+max(0, counts.Aged), mostSeconds)
 		isUnknown := min(counts.Waited, counts.Aged) < 0 && counts.Lanes[Failed].Tried > 0
 		c.unknown[counts.Band] = c.unknown[counts.Band] || isUnknown
 	}

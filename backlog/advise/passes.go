@@ -318,7 +318,8 @@ func parseLine(line []byte) (Pass, bool) {
 		}
 		p.Started = at
 	}
-	if p.Started.IsZero() || p.MaxAge <= 0 && !p.Folded {
+	isDate := p.Started.Year() >= 1 && p.Started.Year() <= 9999 // else its day could not be read again
+	if p.Started.IsZero() || !isDate || p.MaxAge <= 0 && !p.Folded {
 		return Pass{}, false
 	}
 	if l.Ages == nil {
@@ -341,6 +342,13 @@ func secondsOf(seconds float64) time.Duration {
 	return time.Duration(min(max(seconds, 0), most) * float64(time.Second))
 }
 
+// A band has at most so many attempts, and sums of so many seconds: a file may hold anything, and what is
+// folded of it must be read again.
+const (
+	mostTried   = math.MaxInt32
+	mostSeconds = 1e18
+)
+
 // counts returns the counts of a band; false: they are not possible.
 func (a *AgeBand) counts() (Counts, bool) {
 	c := Counts{Band: len(Edges), Waited: -1, Aged: -1}
@@ -355,16 +363,16 @@ func (a *AgeBand) counts() (Counts, bool) {
 		if len(pair) == 0 {
 			continue
 		}
-		if len(pair) != 2 || pair[1] < 0 || pair[1] > pair[0] || pair[0] > math.MaxInt32 {
+		if len(pair) != 2 || pair[1] < 0 || pair[1] > pair[0] || pair[0] > mostTried {
 			return c, false
 		}
 		c.Lanes[lane] = Tally{Tried: pair[0], Succeeded: pair[1]}
 	}
 	if a.Waited != nil {
-		c.Waited = *a.Waited
+		c.Waited = min(*a.Waited, mostSeconds)
 	}
 	if a.Aged != nil {
-		c.Aged = *a.Aged
+		c.Aged = min(*a.Aged, mostSeconds)
 	}
 	return c, true
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -164,7 +165,8 @@ func (o *outcome) err() error {
 		err = errors.New(text)
 	}
 	if o.RetryAfter != nil {
-		err = backlog.RetryAfter(time.Duration(*o.RetryAfter*float64(time.Second)), err)
+		const longest = math.MaxInt64 / 2 // more would wrap around, and be no pause at all
+		err = backlog.RetryAfter(time.Duration(min(max(0, *o.RetryAfter)*float64(time.Second), longest)), err)
 	}
 	return err
 }

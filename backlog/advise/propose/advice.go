@@ -108,19 +108,20 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
 		return a, nil
 	}
-	r, err := q.search(a.inputs)
+	a.Warnings = append(a.Warnings, givenUp(m, q.Schedule)...)
+	r, doubt, err := q.searchSurely(a.inputs)
 	if err != nil {
 		return nil, err
 	}
 	a.Kind = r.Kind
 	a.Reasons = append(a.Reasons, r.Reasons...)
 	a.Proposals = r.Proposals
-	if a.Kind != Propose {
+	if doubt.reason != "" {
+		a.wait([]string{doubt.reason}, m.Days*(doubt.factor*doubt.factor-1))
+		a.Proposals = a.Proposals[:1]
 		return a, nil
 	}
-	if reason, factor := tooWide(r.Proposals[1].Figures); reason != "" {
-		a.wait([]string{reason}, m.Days*(factor*factor-1))
-		a.Proposals = a.Proposals[:1]
+	if a.Kind != Propose {
 		return a, nil
 	}
 	if q.Settings == nil {
@@ -146,26 +147,67 @@ const (
 	widestShare = 0.05 // the same of shares, as a difference
 )
 
-// tooWide returns which figure is not known well enough, and by how much too wide its interval is.
-func tooWide(f Figures) (reason string, factor float64) {
+// A doubt is a figure that is not known well enough.
+type doubt struct {
+	reason string  // "": there is none
+	factor float64 // by how much its interval is too wide
+}
+
+// doubtOf returns the doubt about the figures of a proposal.
+func doubtOf(f Figures) doubt {
 	for _, x := range []struct {
 		name  string
 		value advise.Estimate
 		text  func(float64) string
 	}{
-		{"the calls a day", f.CallsPerDay, rounded},
-		{"the wait of 95 %", f.Wait.P95, roundedDuration},
+		{"the calls a day are", f.CallsPerDay, rounded},
+		{"the wait of 95 % is", f.Wait.P95, roundedDuration},
 	} {
-		if x.value.High > widest*max(x.value.Low, 1) {
-			reason := fmt.Sprintf("%s are known only to be between %s and %s", x.name, x.text(x.value.Low), x.text(x.value.High))
-			return reason, min(math.Log(x.value.High/max(x.value.Low, 1))/math.Log(widest), mostFactor)
+		low := max(x.value.Low, 1)
+		if x.value.High > widest*low {
+			return doubt{
+				reason: fmt.Sprintf("%s known only to be between %s and %s", x.name, x.text(x.value.Low), x.text(x.value.High)),
+				factor: min(math.Log(x.value.High/low)/math.Log(widest), mostFactor),
+			}
 		}
 	}
 	if width := (f.LostPer1000.High - f.LostPer1000.Low) / 1000; width > widestShare {
-		reason := fmt.Sprintf("how many of 1,000 are lost is known only to be between %.0f and %.0f", f.LostPer1000.Low, f.LostPer1000.High)
-		return reason, width / widestShare
+		return doubt{
+			reason: fmt.Sprintf("how many of 1,000 are lost is known only to be between %.0f and %.0f", f.LostPer1000.Low, f.LostPer1000.High),
+			factor: width / widestShare,
+		}
 	}
-	return "", 0
+	return doubt{}
+}
+
+// margins are what is tried for [Wishes.margin], in this order.
+var margins = []float64{0, 0.01, 0.02, 0.03}
+
+// searchSurely looks for what is best and known well enough. Where just about 5 % wait longer, a few records decide
+// whether the wait of 95 % is that of one tier or of the next: then fewer are allowed to wait longer.
+func (q Question) searchSurely(in *Inputs) (r Result, first doubt, err error) {
+	for _, margin := range margins {
+		q.Wishes.margin = margin
+		found, err := q.search(in)
+		if err != nil {
+			return found, doubt{}, err
+		}
+		proposed := found.Kind == Propose
+		if margin == 0 {
+			r = found
+			if !proposed {
+				return r, doubt{}, nil
+			}
+			first = doubtOf(found.Proposals[1].Figures)
+		}
+		if proposed && doubtOf(found.Proposals[1].Figures).reason == "" {
+			if margin > 0 {
+				found.Reasons = append(found.Reasons, fmt.Sprintf("with it %.0f %% do not wait longer than asked for: with 95 %% %s", 100*(1-lateShare+margin), first.reason))
+			}
+			return found, doubt{}, nil
+		}
+	}
+	return r, first, nil
 }
 
 // mostFactor bounds how much longer an operator has to wait: an interval may have no end.
@@ -210,6 +252,30 @@ func warnings(m *advise.Model) []string {
 		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours may be better than any with `every`", 100*share, hour, (hour+3)%24)
 	}
 	return list
+}
+
+const (
+	// manyGivenUp is the share of the first failures that are still broken when the schedule ends above which
+	// it would be worth to know what becomes of them.
+	manyGivenUp = 0.05
+	// triedOn is how often and how much longer they would be tried to find out.
+	triedOnEvery  = 24 * time.Hour
+	triedOnFactor = 4
+)
+
+// givenUp returns a warning if many records are still broken when the last tier ends: those that recover
+// later are lost, and nothing tells how many they are.
+func givenUp(m *advise.Model, s *tiers.Schedule) []string {
+	last := s.Widest().MaxAge
+	share := m.BrokenForGood.Value
+	if m.Oldest < last || share < manyGivenUp {
+		return nil
+	}
+	longer := triedOnFactor * last
+	every := max(triedOnEvery, s.Widest().Every)
+	calls := m.PerHour * 24 * m.Broken(m.Oldest) * (longer - last).Hours() / every.Hours()
+	return []string{fmt.Sprintf("%.0f %% of the first failures are given up at %s while they are still broken, and nothing tells how many of them would recover: a last tier {max_age: %s, every: %s} would show that, for at most %s calls a day more",
+		100*share, tiers.FormatDuration(last), tiers.FormatDuration(longer), tiers.FormatDuration(every), rounded(calls))}
 }
 
 // edgeOf returns the upper edge of a band.

@@ -26,6 +26,15 @@ func newEvaluator(in *Inputs) *evaluator {
 	return e
 }
 
+// countFirstFailuresOf has the waits of all schedules be of the records that fail at first under one.
+func (e *evaluator) countFirstFailuresOf(s *tiers.Schedule) {
+	first := meanInterval(s.Tiers()[0])
+	e.main.population = first
+	for _, m := range e.drawn {
+		m.population = first
+	}
+}
+
 // Evaluate returns the figures of a schedule in the steady state without outages, once records of all ages
 // are there. Where ticks come at whole multiples of each other they are in closed form; else the ticks are
 // walked for a sample of the times at which records are inserted.

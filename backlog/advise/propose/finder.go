@@ -17,6 +17,7 @@ type tierFinder struct {
 
 func newScheduleAdviser(in *Inputs, today *tiers.Schedule, w Wishes) *adviser {
 	f := &tierFinder{evaluator: newEvaluator(in), today: today}
+	f.countFirstFailuresOf(today)
 	f.space = newSpace(f.main, today)
 	return newAdviser(in, f.propose("", today), f, w)
 }
@@ -60,6 +61,16 @@ func (f *tierFinder) shortestWait(g goal, mostCalls float64) *choice {
 		return f.space.within(tried, mostCalls)
 	})
 	return f.fewestCalls(g)
+}
+
+// fixed implements finder.
+func (f *tierFinder) fixed() string {
+	calls := f.space.fixedCalls() * f.perHour
+	if calls == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; today's tiers make %s/h of them at records older than %s, of which nothing is known",
+		rounded(calls), tiers.FormatDuration(f.in.Oldest))
 }
 
 // limits implements finder.

@@ -19,9 +19,13 @@ type step struct{ upto, every float64 }
 // Since intervals are multiples of each other, that one comes s plus some whole intervals after r.
 type model struct {
 	*table
-	groups []*group
-	missed map[missedKey][]float64 // what missedOf has returned
-	curves map[float64]*curveOf    // by when records are inserted
+	// population is the first interval of the schedule whose first failures wait; 0: of each schedule its own. A
+	// schedule that tries new records sooner has more first failures, most of which recover within
+	// minutes: their short waits would make any schedule look better.
+	population float64
+	groups     []*group
+	missed     map[missedKey][]float64 // what missedOf has returned
+	curves     map[float64]*curveOf    // by when records are inserted
 }
 
 func newModel(c Curve, oldest float64, groups []*group) *model {
@@ -196,7 +200,7 @@ func (m *model) slotEdge(g *group, t step, next, than float64) float64 {
 		}
 		return sum
 	}
-	intervals := int(next / t.every)
+	intervals := max(1, int(next/t.every))
 	for b, share := range p.bins {
 		longer := 0.0
 		for k := range intervals {
@@ -207,8 +211,18 @@ func (m *model) slotEdge(g *group, t step, next, than float64) float64 {
 	return sum
 }
 
-// recoverable returns the share of records whose first attempt fails and that recover by the oldest age.
-func (m *model) recoverable(first float64) float64 { return m.at(0) - m.end - m.early(first, 0) }
+// recoverable returns the share of records that wait: their first attempt fails, and they recover by the oldest age.
+func (m *model) recoverable(first float64) float64 { return m.at(0) - m.end - m.before(first, 0) }
+
+// before returns the part of late, for a first interval, of the records that recover before the first attempt that
+// counts.
+func (m *model) before(first, than float64) float64 {
+	if m.population == 0 || m.population == first {
+		return m.early(first, than)
+	}
+	// The phases of the two intervals are taken as independent.
+	return m.early(m.population, 0) * max(0, 1-than/first)
+}
 
 // lost returns the share of records that recover by the oldest age, but after the last attempt.
 func (m *model) lost(last step) float64 {
@@ -228,7 +242,7 @@ func (m *model) calls(list []step) (all, inVain float64) {
 // longer returns the share of records whose first attempt fails, and that wait longer than a time
 // although they could succeed.
 func (m *model) longer(list []step, than float64) float64 {
-	sum := m.at(list[len(list)-1].upto) - m.end - m.early(list[0].every, than)
+	sum := m.at(list[len(list)-1].upto) - m.end - m.before(list[0].every, than)
 	from := 0.0
 	for i, t := range list {
 		next := never

@@ -112,7 +112,7 @@ func TestRounded(t *testing.T) {
 
 // Tiers of today beyond what is known stay, unless the tier before ticks less often.
 func TestTail(t *testing.T) {
-	s := &space{beyond: []step{{30 * day, day}, {180 * day, 4 * day}}}
+	s := &space{beyond: []step{{30 * day, day}, {180 * day, 4 * day}}, cron: make([]bool, 2)}
 	for _, c := range []struct {
 		every float64
 		ok    bool
@@ -129,6 +129,7 @@ func TestTail(t *testing.T) {
 		}
 	}
 	s.beyond = []step{{30 * day, 300}}
+	s.cron = s.cron[:1]
 	if tail, ok := s.tail(step{7 * day, 3600}); !ok || tail[0] != (step{30 * day, 3600}) {
 		t.Errorf("%v, %v", tail, ok)
 	}

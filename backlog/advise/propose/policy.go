@@ -118,36 +118,50 @@ func (f *policyFinder) policyRecovery(sample []life) float64 {
 // SearchPolicy is Search for the settings of a policy: fibonacci, linear, exponential or list. The tiers of
 // the schedule stay as they are.
 func SearchPolicy(in *Inputs, schedule *tiers.Schedule, today retry.Settings, w Wishes) (Result, error) {
-	policy, err := retry.Policy(today)
+	a, err := newPolicyAdviser(in, schedule, today, w)
 	if err != nil {
 		return Result{}, err
+	}
+	if len(a.finder.(*policyFinder).candidates) == 0 {
+		return a.keep(fmt.Sprintf("no other settings of the policy %s are searched", today.Keeps().Name)), nil
+	}
+	return a.search(), nil
+}
+
+// FrontierPolicy is Frontier for the settings that SearchPolicy searches.
+func FrontierPolicy(in *Inputs, schedule *tiers.Schedule, today retry.Settings, w Wishes) ([]Point, error) {
+	a, err := newPolicyAdviser(in.withoutDrawn(), schedule, today, w)
+	if err != nil {
+		return nil, err
+	}
+	return a.frontier(), nil
+}
+
+// newPolicyAdviser compares the settings that are like today's, from small samples.
+func newPolicyAdviser(in *Inputs, schedule *tiers.Schedule, today retry.Settings, w Wishes) (*adviser, error) {
+	policy, err := retry.Policy(today)
+	if err != nil {
+		return nil, err
 	}
 	f := newPolicyFinder(in, schedule)
 	for _, s := range settingsLike(today) {
 		// Of the settings in the grid, those that are refused are left out.
 		if p, err := retry.Policy(s); err == nil {
-			f.candidates = append(f.candidates, &candidate{settings: s, policy: p})
-		}
-	}
-	a := newAdviser(in, f.propose("", today, policy), f, w)
-	if len(f.candidates) == 0 {
-		return a.keep(fmt.Sprintf("no other settings of the policy %s are searched", policy.Name)), nil
-	}
-	if in.PerHour > 0 {
-		for _, c := range f.candidates {
+			c := &candidate{settings: s, policy: p}
 			c.numbers = f.sample(c, quickSteps)
+			f.candidates = append(f.candidates, c)
 		}
 	}
-	return a.search(), nil
+	return newAdviser(in, f.propose("", today, policy), f, w), nil
 }
 
 // quickSteps is mostSteps of settings that are only compared.
-const quickSteps = 4000
+const quickSteps = 3000
 
 // sample returns the numbers of a candidate from so many steps.
 func (f *policyFinder) sample(c *candidate, steps int) numbers {
 	list := f.lives(planned(f.tickers, c.policy), steps)
-	return f.evaluator.numbers(f.main, list, gapsOf(list))
+	return f.compared(f.main.walk(list, gapsOf(list)))
 }
 
 func (f *policyFinder) propose(name string, s retry.Settings, p *backlog.Policy) Proposal {
@@ -200,6 +214,9 @@ func (f *policyFinder) shortestWait(g goal, mostCalls float64) *choice {
 	g.wait = shortest.wait * (1 + waitExactness)
 	return f.best(within, func(n numbers) float64 { return n.calls })
 }
+
+// fixed implements finder.
+func (f *policyFinder) fixed() string { return "" }
 
 // limits implements finder.
 func (f *policyFinder) limits(g goal) string {

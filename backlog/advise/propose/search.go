@@ -21,9 +21,10 @@ type search struct {
 	enough float64
 }
 
-// An ending is what is left after a tier.
+// An ending is what comes after the last searched tier.
 type ending struct {
 	total
+	tiers    int // of today that follow
 	possible bool
 }
 
@@ -68,8 +69,9 @@ func (r *search) prepare() {
 				late[e] = m.late(every, edge, r.wait)
 			}
 			if edge >= every {
-				t, ok := r.ending(r.goal, step{edge, every})
-				ends[e] = ending{t, ok}
+				last := step{edge, every}
+				t, ok := r.ending(r.goal, last)
+				ends[e] = ending{t, r.following(last), ok}
 			}
 		}
 		for j := i + 1; j < len(r.every); j++ {
@@ -147,7 +149,7 @@ func (r *search) newRest(calls, late, mostLost float64) *rest {
 				k := r.index(p)
 				least[k] = math.Inf(1)
 				via[k] = p
-				if end := r.ends[i][e]; end.possible && end.lost <= mostLost+tolerance {
+				if end := r.ends[i][e]; end.possible && end.tiers <= n && end.lost <= mostLost+tolerance {
 					least[k] = calls*end.calls + late*end.late
 				}
 				if n == 0 {
@@ -326,7 +328,9 @@ func (r *search) label(rests []*rest, fastest *rest) {
 			for _, i := range list {
 				l := labels[i]
 				end := r.ends[l.at.every][l.at.edge]
-				if sum := l.plus(end.total); end.possible && sum.allowed() && sum.calls < r.best.calls {
+				sum := l.plus(end.total)
+				possible := end.possible && end.tiers <= n && sum.allowed()
+				if possible && sum.calls < r.best.calls {
 					r.offer(pathTo(labels, i))
 				}
 				if n > 0 {

@@ -239,3 +239,41 @@ func TestKeep(t *testing.T) {
 	r := propose.Search(&propose.Inputs{Broken: in.Broken, Oldest: in.Oldest}, testkit.Schedule(t, example...), propose.Wishes{Lost: -1})
 	testkit.Equal(t, "without records", r.Kind, propose.Keep)
 }
+
+// Whatever is known, there is an answer, with figures that are numbers.
+func TestExtremes(t *testing.T) {
+	schedules := map[string]*tiers.Schedule{
+		"six":     testkit.Schedule(t, example...),
+		"one":     testkit.Schedule(t, tiers.Tier{MaxAge: 30 * day, Every: time.Minute}),
+		"seconds": testkit.Schedule(t, tiers.Tier{MaxAge: time.Minute, Every: 7 * time.Second}),
+		"cron":    testkit.Schedule(t, tiers.Tier{MaxAge: 10 * day, Cron: "*/7 3-9 * * 1-5"}, tiers.Tier{MaxAge: 700 * day, Cron: "0 0 1 * *"}),
+		"offset":  testkit.Schedule(t, tiers.Tier{MaxAge: 10 * day, Every: time.Hour}, tiers.Tier{MaxAge: 700 * day, Every: 5 * day, Offset: 3 * time.Hour}),
+	}
+	curves := map[string]propose.Curve{
+		"nothing fails":    func(float64) float64 { return 0 },
+		"nothing recovers": func(float64) float64 { return 1 },
+		"a step":           func(age float64) float64 { return min(1, max(0, 1e6-age)) },
+		"usual":            world{truths[3], 0.05}.inputs(day).Broken,
+	}
+	slots := new(propose.Slots)
+	slots[0] = 1
+	for name, s := range schedules {
+		for what, curve := range curves {
+			for _, oldest := range []time.Duration{0, day, 480 * day} {
+				in := &propose.Inputs{PerHour: 10, Broken: curve, Drawn: []propose.Curve{curve}, Oldest: oldest, LongestOutage: time.Hour, CallsPerSecond: 1}
+				if oldest == day {
+					in.Slots = func(float64) *propose.Slots { return slots }
+				}
+				for _, w := range []propose.Wishes{{Lost: -1}, {Lost: 0, Wait: time.Hour, CallsPerHour: 20}} {
+					r := propose.Search(in, s, w)
+					if text := fmt.Sprintf("%+v", r); strings.Contains(text, "NaN") || len(r.Reasons) == 0 {
+						t.Errorf("%s, %s, %v: %s", name, what, oldest, text)
+					}
+					for _, p := range r.Proposals {
+						propose.Reasons(in, p.Tiers)
+					}
+				}
+			}
+		}
+	}
+}

@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// MostTiers is how many tiers are proposed, unless more of today's are beyond the oldest known age.
+// MostTiers is how many tiers are proposed at most, unless there are more today.
 const MostTiers = 7
 
 // A space has the schedules that are searched: tiers up to the oldest known age, then today's.
@@ -37,7 +37,8 @@ type space struct {
 	edges  []float64 // seconds, ascending
 	every  []float64
 	beyond []step      // today's tiers beyond the oldest known age
-	most   int         // tiers up to that age
+	cron   []bool      // which of these tick by cron
+	most   int         // tiers
 	calls  [][]float64 // attempts that fail up to an edge, by interval and edge
 }
 
@@ -52,13 +53,14 @@ func newSpace(m *model, today *tiers.Schedule) *space {
 		}
 		if t.MaxAge.Seconds() > m.oldest {
 			s.beyond = append(s.beyond, step{t.MaxAge.Seconds(), meanInterval(t)})
+			s.cron = append(s.cron, t.Every == 0)
 			continue
 		}
 		edges = append(edges, t.MaxAge)
 	}
 	s.every = ascending(every, math.Inf(1))
 	s.edges = ascending(edges, m.oldest)
-	s.most = max(1, MostTiers-len(s.beyond))
+	s.most = max(MostTiers, len(today.Tiers()))
 	for _, t := range s.every {
 		row := make([]float64, len(s.edges))
 		for i, edge := range s.edges {
@@ -102,7 +104,8 @@ const slowestBeyond = day
 
 // tail returns today's tiers beyond the oldest known age, as they follow a tier. They stay what they are, but those
 // that tick more often than the tier tick with it: else one tier of today that takes all ages every few
-// minutes would leave nothing to search. It returns false if they would tick when the tier does not.
+// minutes would leave nothing to search. It returns false if they would tick when the tier
+// does not; of cron that is not known, and counts as its mean interval.
 func (s *space) tail(last step) ([]step, bool) {
 	list := slices.Clone(s.beyond)
 	if len(list) > 0 && last.every > max(list[0].every, slowestBeyond) {
@@ -110,11 +113,35 @@ func (s *space) tail(last step) ([]step, bool) {
 	}
 	for i := range list {
 		list[i].every = max(list[i].every, last.every)
-		if math.Mod(list[i].every, last.every) != 0 || i == 0 && list[i].upto-last.upto < list[i].every {
+		apart := !s.cron[i] && math.Mod(list[i].every, last.every) != 0
+		narrow := i == 0 && list[i].upto-last.upto < list[i].every
+		if apart || narrow {
 			return nil, false
 		}
 	}
 	return list, true
+}
+
+// following returns how many of today's tiers follow the last searched one, because they tick less often.
+func (s *space) following(last step) (n int) {
+	for _, t := range s.beyond {
+		if t.every > last.every {
+			n++
+		}
+	}
+	return n
+}
+
+// fixedCalls returns the attempts at one record that today's tiers make beyond the oldest known age.
+func (s *space) fixedCalls() float64 {
+	m := s.model
+	sum := 0.0
+	from := m.oldest
+	for _, t := range s.beyond {
+		sum += m.end * (t.upto - from) / t.every
+		from = t.upto
+	}
+	return sum
 }
 
 // A total is what a schedule or a part of it costs for one record: attempts, the share that waits too long, and
@@ -128,7 +155,7 @@ func (s *space) allowed(g goal, first float64) total {
 	recoverable := s.model.recoverable(first)
 	t := total{lost: g.lost * recoverable}
 	if !math.IsInf(g.wait, 1) {
-		t.late = lateShare*recoverable + s.model.early(first, g.wait)
+		t.late = g.late*recoverable + s.model.before(first, g.wait)
 	}
 	return t
 }
@@ -174,7 +201,7 @@ func (s *space) total(g goal, list []step) total {
 	calls, _ := m.calls(list)
 	t := total{calls: calls, lost: m.lost(list[len(list)-1])}
 	if !math.IsInf(g.wait, 1) {
-		t.late = m.longer(list, g.wait) + m.early(list[0].every, g.wait)
+		t.late = m.longer(list, g.wait) + m.before(list[0].every, g.wait)
 	}
 	allowed := s.allowed(g, list[0].every)
 	return total{t.calls, t.late - allowed.late, t.lost - allowed.lost}

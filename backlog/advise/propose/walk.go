@@ -23,7 +23,7 @@ const (
 	leastBirths = 32
 
 	// drawnSteps is mostSteps of each drawn curve.
-	drawnSteps = 20_000
+	drawnSteps = 2500
 	leastDrawn = 8
 	// slotsPerStep is for how many slots the curve of a record takes as long as an attempt.
 	slotsPerStep = 8
@@ -169,9 +169,7 @@ func gapsOf(list []life) (gaps []gap) {
 			gaps = append(gaps, gap{i, l.ages[n-1], l.ages[n]})
 		}
 	}
-	slices.SortFunc(gaps, func(a, b gap) int {
-		return cmp.Or(cmp.Compare(b.to-b.from, a.to-a.from), cmp.Compare(a.life, b.life), cmp.Compare(a.from, b.from))
-	})
+	slices.SortFunc(gaps, func(a, b gap) int { return cmp.Compare(b.to-b.from, a.to-a.from) })
 	return gaps
 }
 
@@ -235,13 +233,18 @@ func (w *walked) quantile(share float64) float64 {
 }
 
 // numbers returns what a walk tells.
-func (e *evaluator) numbers(m *model, list []life, gaps []gap) numbers {
-	w := m.walk(list, gaps)
-	perDay := e.perSecond() * day / float64(len(list))
+func (e *evaluator) numbers(w *walked) numbers {
+	n := e.compared(w)
+	n.p50 = w.quantile(0.5)
+	return n
+}
+
+// compared returns the numbers by which schedules are compared: all but the p50.
+func (e *evaluator) compared(w *walked) numbers {
+	perDay := e.perSecond() * day / float64(len(w.curves))
 	n := numbers{
 		calls:  perDay * (w.inVain + w.done),
 		inVain: perDay * w.inVain,
-		p50:    w.quantile(0.5),
 		p95:    w.quantile(0.95),
 	}
 	if w.recoverable > 0 {
@@ -334,7 +337,7 @@ func (e *evaluator) walkSchedule(s *tiers.Schedule) (Figures, []numbers) {
 // walkFigures returns the figures that do not depend on how ticks are made. The intervals come from fewer
 // records, as ratios.
 func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
-	value := e.numbers(e.main, list, gapsOf(list))
+	value := e.numbers(e.main.walk(list, gapsOf(list)))
 	f := figuresOf(value)
 	steps := 0
 	few := 0
@@ -345,10 +348,10 @@ func (e *evaluator) walkFigures(list []life) (Figures, []numbers) {
 	list = list[:few]
 	gaps := gapsOf(list)
 	even := &model{table: e.main.table, groups: []*group{{high: math.Inf(1)}}}
-	base := e.numbers(even, list, gaps)
+	base := e.numbers(even.walk(list, gaps))
 	var drawn []numbers
 	for _, m := range e.drawn {
-		n := e.numbers(&model{table: m.table, groups: even.groups}, list, gaps)
+		n := e.numbers((&model{table: m.table, groups: even.groups}).walk(list, gaps))
 		drawn = append(drawn, numbers{
 			calls:  scale(value.calls, n.calls, base.calls),
 			inVain: scale(value.inVain, n.inVain, base.inVain),

@@ -16,6 +16,10 @@ type Wishes struct {
 	Wait         time.Duration // of the recoverable first failures 5 % may wait longer, lost ones included; 0: not said
 	Lost         float64       // share of the recoverable first failures at most; less than 0: no more than today
 	Fresh        time.Duration // that a new record waits at most; 0: no longer than today
+
+	// margin is by how much less of the recoverable first failures may wait longer, where with 5 % it is
+	// not known well enough how long they wait.
+	margin float64
 }
 
 // none reports whether nothing is wished for.
@@ -51,7 +55,8 @@ type Result struct {
 
 // A goal is what is asked for.
 type goal struct {
-	wait float64 // that lateShare exceeds at most; +Inf: any
+	wait float64 // that the share late exceeds at most; +Inf: any
+	late float64
 	lost float64 // share of the recoverable first failures that are lost at most
 	new  float64 // that a new record waits at most
 }
@@ -76,6 +81,9 @@ type finder interface {
 
 	// limits says which limit of a goal without a wait nothing keeps.
 	limits(g goal) string
+
+	// fixed says which calls no choice saves, "" if all can be saved.
+	fixed() string
 }
 
 // An adviser asks a finder for what is wished for.
@@ -91,7 +99,12 @@ type adviser struct {
 func newAdviser(in *Inputs, today Proposal, f finder, w Wishes) *adviser {
 	today.Name = "today"
 	a := &adviser{finder: f, perHour: in.PerHour, wishes: w, today: today}
-	a.goal = goal{wait: math.Inf(1), lost: today.Figures.LostPer1000.Value / 1000, new: today.Figures.NewWait}
+	a.goal = goal{
+		wait: math.Inf(1),
+		late: lateShare - w.margin,
+		lost: today.Figures.LostPer1000.Value / 1000,
+		new:  today.Figures.NewWait,
+	}
 	if w.Lost >= 0 {
 		a.goal.lost = w.Lost
 	}
@@ -199,7 +212,7 @@ func (a *adviser) fewestReason() string {
 	if least != nil && least.calls < c.calls*(1-tolerance) {
 		text += ", without these limits " + a.callsPerHour(least.calls)
 	}
-	return text
+	return text + a.fixed()
 }
 
 func (a *adviser) keep(reason string) Result {
@@ -321,7 +334,7 @@ func (a *adviser) searchFrontier() Result {
 	}
 	// The first is the one to use: with it, no record waits longer and nobody is called more often.
 	g := a.goal
-	g.wait = a.today.Figures.Wait.P95.Value * (1 + 2*waitExactness)
+	g.wait = a.today.Figures.Wait.P95.Value * (1 + leastGain) // exactly the same wait may cost many calls
 	add("today's wait", a.fewestCalls(g), fewerCalls)
 	calls := a.today.Figures.CallsPerDay.Value / 24 / a.perHour
 	add("today's calls", a.shortestWait(a.goal, calls*(1+tolerance)), shorterWait)

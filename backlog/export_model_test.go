@@ -1,0 +1,4 @@
+package backlog
+
+// ProbeEvery is for the test that compares the models with the program.
+const ProbeEvery = probeEvery
