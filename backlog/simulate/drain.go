@@ -13,10 +13,10 @@ import (
 // A Drain is what is left to do when an outage is over: each record that the outage has kept is to be tried again.
 type Drain struct {
 	Counted           // all pending records, at the end of the outage
-	Options           // of the daemon, whose CallTime is that of a call while all is well
+	Options           // of the daemon; a call takes CallTime while all is well
 	Since   time.Time // of the outage
 
-	// Running are the passes under way. The first is that with which the outage ended, if that is under way.
+	// Running are the passes under way. The outage ended with the first, if its pass is under way.
 	Running []Running
 }
 
@@ -29,8 +29,8 @@ type Running struct {
 	failed []int // their places in the workload
 }
 
-// SetEdges sets the ages at which the pending records are to be counted: those of [Edges], and those by which one tells
-// what the outage has kept. At and Since are set before.
+// SetEdges sets the ages at which the pending records are to be counted: the ages of [Edges], and the ages of the oldest and
+// the youngest record that the outage has kept. At and Since are set before.
 func (d *Drain) SetEdges() {
 	d.Edges = Edges(d.Schedule)
 	widest := d.Edges[len(d.Edges)-1]

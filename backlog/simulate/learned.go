@@ -20,8 +20,8 @@ type Behavior struct {
 // at returns the share of all records that are broken at an age, those that never recover included.
 func (b *Behavior) at(age time.Duration) float64 { return b.Broken(min(max(age, 0), b.Oldest)) }
 
-// Exponential returns the behavior of records of which a share is broken at first, and of these a share recovers in
-// each hour.
+// Exponential returns the behavior of records if a share of them is broken at first, and a share of the broken ones
+// recovers in each hour.
 func Exponential(failures, perHour float64) *Behavior {
 	return &Behavior{
 		Broken: func(age time.Duration) float64 { return failures * math.Exp(-perHour*age.Hours()) },

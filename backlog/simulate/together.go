@@ -11,11 +11,11 @@ import (
 // together are records whose age alone decides when they are tried. They are counted tick by tick.
 type together struct {
 	*run
-	records   []*Record // in the order of their insertion; the indexes below are those of this list
+	records   []*Record // in the order of their insertion; an index below is one of this list
 	recovers  []int64   // when each has recovered, in nanoseconds since 1970
 	order     []int32   // those that recover, in the order of their recovery
-	recovered indexes   // those of order that have recovered and not succeeded yet
-	gone      sums      // 1 for each that has succeeded
+	recovered indexes   // those that have recovered and not succeeded yet
+	succeeded sums      // 1 for each that has succeeded
 	oldest    []int     // for each tier, the oldest record that it still takes
 	inserted  int       // how many are inserted; a tick tries those with smaller indexes
 }
@@ -42,7 +42,7 @@ func (r *run) countTogether(records []*Record) {
 	}
 	slices.SortFunc(t.order, func(a, b int32) int { return cmp.Compare(t.recovers[a], t.recovers[b]) })
 	if len(t.order) > 0 {
-		t.gone = make(sums, len(records)+1)
+		t.succeeded = make(sums, len(records)+1)
 	}
 	t.eachTick(func(at time.Time, widest int) {
 		r.reportProgressAt(at, len(records))
@@ -52,7 +52,7 @@ func (r *run) countTogether(records []*Record) {
 		return
 	}
 	for i, rec := range records {
-		if t.gone.between(i, i+1) == 0 {
+		if t.succeeded.between(i, i+1) == 0 {
 			r.countExpiry(rec, r.workload.To)
 		}
 	}
@@ -109,7 +109,7 @@ func (t *together) tick(at time.Time, widest int) {
 		first++
 	}
 	t.oldest[widest] = first
-	attempts := t.inserted - first - t.gone.between(first, t.inserted)
+	attempts := t.inserted - first - t.succeeded.between(first, t.inserted)
 	if attempts == 0 {
 		return
 	}
@@ -126,7 +126,7 @@ func (t *together) succeed(at time.Time, first int) int {
 	for len(t.recovered) > 0 && int(t.recovered[0]) >= first {
 		i := int(heap.Pop(&t.recovered).(int32))
 		t.countSuccess(at, t.records[i])
-		t.gone.add(i)
+		t.succeeded.add(i)
 		n++
 	}
 	return n

@@ -77,7 +77,7 @@ func (t *tally) add(pair []int) {
 	}
 }
 
-// callTime returns how long calls take by the median of the passes, 0 if there is none. Passes of few attempts count
+// callTime returns how long calls take by the median of the passes, 0 without passes. Passes of few attempts count
 // only if there are no others.
 func (l Limit) callTime(passes []Pass) time.Duration {
 	type measured struct {

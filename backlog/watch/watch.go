@@ -404,7 +404,7 @@ func (p *Picture) attemptEnded(ev backlog.Event, folded, text string) (Change, O
 	return Recovered, over
 }
 
-// runningFrom returns the passes under way, that of the tier first. The caller holds the lock.
+// runningFrom returns the passes under way, beginning with the tier. The caller holds the lock.
 func (p *Picture) runningFrom(tier string) []Running {
 	var list []Running
 	for _, name := range append([]string{tier}, slices.Sorted(maps.Keys(p.passes))...) {

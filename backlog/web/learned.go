@@ -17,7 +17,7 @@ type Learned struct {
 	BrokenForGood float64 // the share of these that has not recovered by the age of the last point
 	Points        []LearnedPoint
 
-	Sentence string // of the advice on the schedule; "": there is none
+	Sentence string // of the advice on the schedule; "": not known
 }
 
 // A LearnedPoint is the share of the records that recover at all which are still broken at an age.
@@ -47,7 +47,7 @@ func (l *Learned) X(age time.Duration) float64 {
 // Y returns the y coordinate of a share.
 func (l *Learned) Y(share float64) float64 { return curveTop + curveHeight*(1-share) }
 
-// Oldest returns the last age of which something is known.
+// Oldest returns the age of the last point.
 func (l *Learned) Oldest() time.Duration { return l.Points[len(l.Points)-1].Age }
 
 // Curve returns the path of the shares.
