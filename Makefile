@@ -90,8 +90,8 @@ syscalls: ## kill a pass before each of its system calls, and let each fail, for
 network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
 	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
 
-truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
-	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
+truth: ## compare what advise learns and proposes with the truths that records are drawn from, in N=20 worlds of each
+	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^Test(TruthOfManySeeds|Money.*|PolicyMoney|EvaluateIsPlayed|PolicyIsPlayed)$$' ./backlog/advise/...
 
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh

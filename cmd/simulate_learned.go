@@ -32,7 +32,7 @@ func (o *LearnedOptions) learn(g *globalOptions, cfg *config.Config, w *simulate
 		return err
 	}
 	m := advise.Fit(h)
-	if missing := m.Lacking(); len(missing) > 0 {
+	if missing, _ := m.Missing(); len(missing) > 0 {
 		return fmt.Errorf("--learned: too little is known: %s; let backlog run longer, or name more files with --passes", strings.Join(missing, "; "))
 	}
 	w.Learned = &simulate.Behavior{Broken: m.Broken, Oldest: m.Oldest}

@@ -2,6 +2,7 @@ package advise
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -11,23 +12,37 @@ const (
 	LeastDays       = 7
 )
 
-// Lacking returns what is missing in a model that is too little to rely on, an item for each limit that it does
-// not reach. It is empty for a model of enough.
-func (m *Model) Lacking() []string {
-	var list []string
+// Missing returns what is missing in a model that is too little to rely on, a reason for each limit that it does not
+// reach, and about how many more days it takes; +Inf: that is not known. Of enough there is no reason.
+func (m *Model) Missing() (reasons []string, days float64) {
 	if m.Passes == 0 {
-		return []string{"there is no pass to learn from"}
+		return []string{"there is no pass to learn from"}, math.Inf(1)
 	}
 	if m.Days < LeastDays {
-		list = append(list, fmt.Sprintf("the passes are of %.1f days, it takes %d", m.Days, LeastDays))
+		reasons = append(reasons, fmt.Sprintf("the passes are of %.1f days, and a week is needed", m.Days))
+		days = LeastDays - m.Days
 	}
 	if m.Recoveries < LeastRecoveries {
-		list = append(list, fmt.Sprintf("there are %d recoveries, it takes %d", m.Recoveries, LeastRecoveries))
+		reasons = append(reasons, fmt.Sprintf("%s recovered after a failure, and %d are needed", records(m.Recoveries), LeastRecoveries))
+		more := math.Inf(1)
+		if m.Recoveries > 0 {
+			more = m.Days * (LeastRecoveries/float64(m.Recoveries) - 1)
+		}
+		days = max(days, more)
 	}
-	if m.Oldest == 0 {
-		list = append(list, "there is no age at which enough records were tried")
+	if len(reasons) == 0 && m.Oldest == 0 {
+		reasons = append(reasons, fmt.Sprintf("no band of ages has %d attempts that can be learned from", leastTried))
+		days = math.Inf(1)
 	}
-	return list
+	return reasons, days
+}
+
+// records returns a number of records in words.
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return fmt.Sprintf("%d records", n)
 }
 
 // OutageGaps returns the mean time from the end of an outage to the next one, and how long each outage lasted.

@@ -1,6 +1,7 @@
 package advise_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -8,20 +9,23 @@ import (
 	"backlog/backlog/advise"
 )
 
-func TestLacking(t *testing.T) {
+func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		model advise.Model
 		want  int
+		days  float64
 	}{
-		{advise.Model{}, 1},
-		{advise.Model{Passes: 1}, 3},
-		{advise.Model{Passes: 1, Days: 7}, 2},
-		{advise.Model{Passes: 1, Days: 7, Recoveries: 100}, 1},
-		{advise.Model{Passes: 1, Days: 6.9, Recoveries: 99, Oldest: time.Hour}, 2},
-		{advise.Model{Passes: 1, Days: 7, Recoveries: 100, Oldest: time.Hour}, 0},
+		{advise.Model{}, 1, math.Inf(1)},
+		{advise.Model{Passes: 1}, 2, math.Inf(1)},
+		{advise.Model{Passes: 1, Days: 7}, 1, math.Inf(1)},
+		{advise.Model{Passes: 1, Days: 7, Recoveries: 100}, 1, math.Inf(1)},
+		{advise.Model{Passes: 1, Days: 6, Recoveries: 100, Oldest: time.Hour}, 1, 1},
+		{advise.Model{Passes: 1, Days: 6, Recoveries: 1, Oldest: time.Hour}, 2, 594},
+		{advise.Model{Passes: 1, Days: 10, Recoveries: 50, Oldest: time.Hour}, 1, 10},
+		{advise.Model{Passes: 1, Days: 7, Recoveries: 100, Oldest: time.Hour}, 0, 0},
 	} {
-		if list := c.model.Lacking(); len(list) != c.want {
-			t.Errorf("%+v lacks %q, want %d", c.model, list, c.want)
+		if list, days := c.model.Missing(); len(list) != c.want || days != c.days {
+			t.Errorf("%+v: %q, %v more days, want %d, %v", c.model, list, days, c.want, c.days)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package advise
 import (
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -154,33 +153,4 @@ func (l *Learned) WriteCSV(out io.Writer) error {
 	}
 	w.Flush()
 	return w.Error()
-}
-
-const (
-	// EnoughRecoveries is how many recoveries there are if a schedule is proposed.
-	EnoughRecoveries = 100
-	// EnoughDays is how many days they come from.
-	EnoughDays = 7
-)
-
-// Missing returns what is missing until a schedule can be proposed, and about how many more days that takes. There
-// are no reasons if nothing is missing. The days are infinite if they are not known.
-func (m *Model) Missing() (reasons []string, days float64) {
-	if m.Days < EnoughDays {
-		reasons = append(reasons, fmt.Sprintf("the passes are of %.1f days, and a week is needed", m.Days))
-		days = EnoughDays - m.Days
-	}
-	if m.Recoveries < EnoughRecoveries {
-		reasons = append(reasons, fmt.Sprintf("%d records recovered after a failure, and %d are needed", m.Recoveries, EnoughRecoveries))
-		more := math.Inf(1)
-		if m.Recoveries > 0 {
-			more = m.Days * (EnoughRecoveries/float64(m.Recoveries) - 1)
-		}
-		days = max(days, more)
-	}
-	if len(reasons) == 0 && m.Oldest == 0 {
-		reasons = append(reasons, fmt.Sprintf("no band of ages has %d attempts that can be learned from", leastTried))
-		days = math.Inf(1)
-	}
-	return reasons, days
 }

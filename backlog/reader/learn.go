@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog/advise"
+	"backlog/backlog/advise/propose"
 	"backlog/backlog/simulate"
 	"backlog/backlog/web"
 )
@@ -18,12 +19,12 @@ const learnEvery = time.Hour
 // Pages show the last result and never wait for it.
 func (r *Reader) Learn(ctx context.Context) {
 	for ctx.Err() == nil {
-		learned := make(chan error, 1)
-		go func() { learned <- r.learn() }() // a stop does not wait for it
+		ended := make(chan error, 1)
+		go func() { ended <- r.learn() }() // a stop does not wait for it
 		select {
 		case <-ctx.Done():
 			return
-		case err := <-learned:
+		case err := <-ended:
 			if err != nil {
 				r.Log.Warn("nothing can be learned from the passes", "error", err)
 			}
@@ -49,26 +50,47 @@ func (r *Reader) learn() error {
 	if err != nil {
 		return err
 	}
-	r.learned.Store(advise.Fit(h))
+	m := advise.Fit(h)
+	if missing, _ := m.Missing(); len(missing) > 0 || len(m.StillBroken) == 0 {
+		r.learned.Store(nil)
+		return nil
+	}
+	l := &learned{model: m}
+	if s := r.currentState().Simulation; s.Policy == nil { // the settings of a policy are searched by the command alone
+		a, err := propose.Advise(m, propose.Question{Schedule: s.Schedule, Wishes: propose.Wishes{Lost: -1}})
+		if err != nil {
+			return err
+		}
+		l.sentence = a.Sentence()
+	}
+	r.learned.Store(l)
 	return nil
+}
+
+// learned is what passes have taught, and what follows from it for the schedule.
+type learned struct {
+	model    *advise.Model
+	sentence string // "": nothing
 }
 
 // model returns what was learned; nil: not enough was.
 func (r *Reader) model() *advise.Model {
-	m := r.learned.Load()
-	if m == nil || len(m.Lacking()) > 0 || len(m.StillBroken) == 0 {
+	l := r.learned.Load()
+	if l == nil {
 		return nil
 	}
-	return m
+	return l.model
 }
 
 // learnedPage returns what the front page shows of the model; nil: not enough was learned.
 func (r *Reader) learnedPage() *web.Learned {
-	m := r.model()
-	if m == nil {
+	learned := r.learned.Load()
+	if learned == nil {
 		return nil
 	}
+	m := learned.model
 	l := &web.Learned{
+		Sentence:      learned.sentence,
 		Days:          m.Days,
 		Records:       m.Records,
 		Recoveries:    m.Recoveries,

@@ -50,6 +50,9 @@ func TestReaderLearns(t *testing.T) {
 	if l == nil || l.Records != 3500 || l.Recoveries < 500 || l.Oldest() != 48*time.Hour {
 		t.Fatalf("learned: %+v", l)
 	}
+	if l.Sentence != "Today's schedule is as good as any." {
+		t.Errorf("the sentence is %q", l.Sentence)
+	}
 	for i, p := range l.Points {
 		if p.Low > p.Share || p.Share > p.High || i > 0 && p.Share > l.Points[i-1].Share {
 			t.Errorf("the share at %v is %v to %v", p.Age, p.Low, p.High)

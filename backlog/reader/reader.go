@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/advise"
 	"backlog/backlog/checkpoint"
 	"backlog/backlog/inspect"
 	"backlog/backlog/metrics"
@@ -78,7 +77,7 @@ type Reader struct {
 	opening  sync.Mutex                     // held while the view is opened
 	reading  sync.RWMutex                   // held for reading while the view is used; locked before mu
 	leader   leaderCache
-	learned  atomic.Pointer[advise.Model] // nil: nothing was learned yet
+	learned  atomic.Pointer[learned] // nil: not enough was learned yet
 
 	mu       sync.Mutex // guards the fields below
 	current  current

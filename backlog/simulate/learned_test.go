@@ -185,7 +185,7 @@ func TestLearnedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := advise.Fit(h)
-	if missing := m.Lacking(); len(missing) > 0 || len(m.Outages) != 1 {
+	if missing, _ := m.Missing(); len(missing) > 0 || len(m.Outages) != 1 {
 		t.Fatalf("%v, outages %v", missing, m.Outages)
 	}
 	if m.Oldest != 2*day {

@@ -142,6 +142,19 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 	return a, nil
 }
 
+// Sentence returns the advice in one sentence.
+func (a *Advice) Sentence() string {
+	switch a.Kind {
+	case Propose:
+		return "There is a better schedule than today's. With " + a.Reasons[0] + "."
+	case Keep:
+		return "Today's schedule is as good as any."
+	case Wait:
+		return "Not enough is known yet for advice: " + a.Reasons[0] + "."
+	}
+	return "There is no advice: " + a.Reasons[0] + "."
+}
+
 // wait says that not enough is known yet.
 func (a *Advice) wait(reasons []string, days float64) {
 	a.Kind = Wait
@@ -257,7 +270,7 @@ func warnings(m *advise.Model) []string {
 	if m.Retried > 0 {
 		add("%d records were tried for the first time although an earlier pass should have met them: they were retried, or inserted with an old date, and nothing is learned from them", m.Retried)
 	}
-	if hour, share := m.BusiestHours(); m.Recoveries >= advise.EnoughRecoveries && share > concentrated {
+	if hour, share := m.BusiestHours(); m.Recoveries >= advise.LeastRecoveries && share > concentrated {
 		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours may be better than any with `every`", 100*share, hour, (hour+3)%24)
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog/inspect"
 	"backlog/tiers"
 )
 
@@ -417,6 +418,9 @@ func shortest(longest float64, within func(wait float64) bool) float64 {
 
 // rounded writes a number with three digits at least.
 func rounded(x float64) string {
+	if x >= 1000 {
+		return inspect.Thousands(int(math.Round(x)))
+	}
 	if x >= 100 || x <= 0 {
 		return strconv.FormatFloat(math.Round(x), 'f', -1, 64)
 	}
