@@ -98,7 +98,7 @@ func TestStepsOf(t *testing.T) {
 }
 
 func TestRounded(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 0.01234: "0.0123", 0.02: "0.02", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 123456: "123456"} {
+	for x, want := range map[float64]string{0: "0", 0.01234: "0.0123", 0.02: "0.02", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 123456: "123,456"} {
 		if got := rounded(x); got != want {
 			t.Errorf("%v: %s, want %s", x, got, want)
 		}
