@@ -84,7 +84,10 @@ hostile: ## draw tables that refuse some of their rows, and what happens to them
 network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
 	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
 
+soak: ## keep daemons at work: 1,000 reloads, 500 outages, 10,000 passes, 10,000,000 records, or SCALE=0.1 of that
+	BACKLOG_SOAK=$(or $(SCALE),1) $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestSoak$$' ./cmd
+
 truth: ## compare what advise learns with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestTruthOfManySeeds$$' ./backlog/advise
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile network truth
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile network soak truth
