@@ -373,6 +373,20 @@ func TestNetworkOfSource(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
+	for after := range 4 {
+		t.Run(fmt.Sprintf("login %d", after), func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "login", Answers: true, After: after})
+			m := newMill(t, u.String(), u.String(), testserver.Name("network-"))
+			m.deleteAtEnd()
+			m.write("schedule.yaml", strings.Replace(m.read("schedule.yaml"), u.String(), through(u, w), 1))
+			m.send(10)
+			sums.add(t, "login", m.judge(m.start("run"))) // which is to go on
+			if len(w.strikes()) == 0 {
+				t.Error("the network has not failed")
+			}
+		})
+	}
 	for i := range uint64(n) {
 		t.Run(fmt.Sprintf("seed %d", seed+i), func(t *testing.T) {
 			t.Parallel()
@@ -389,6 +403,9 @@ func TestNetworkOfSource(t *testing.T) {
 			d := m.start(command...)
 			if command[0] == "run" {
 				eventuallyWithin(20*time.Second, func() bool { return m.ready(m.queue) == 0 && len(w.strikes()) == len(blows) && !w.isStriking() })
+				if d.hasEnded() {
+					t.Fatalf("it has ended by itself:\n%s", d.log)
+				}
 				d.signal(syscall.SIGTERM)
 			}
 			if !eventuallyWithin(3*time.Minute, d.hasEnded) {
@@ -463,6 +480,11 @@ func TestNetworkOfWorkers(t *testing.T) {
 			wire.calm()
 			sums.add(t, "workers", w.judge(d))
 			t.Logf("%s: %d of %d blows: %v", who, len(struck), len(blows), struck)
+			if t.Failed() {
+				for _, k := range w.workers {
+					t.Logf("worker:\n%s", k.log)
+				}
+			}
 		})
 	}
 }

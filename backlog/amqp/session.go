@@ -380,7 +380,7 @@ func (sess *session) err() error {
 // refusesVhost reports whether the vhost does not exist, or the user may not use it.
 func refusesVhost(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && (e == amqp.ErrVhost || e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"))
+	return ok && e != amqp.ErrVhost && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost")
 }
 
 // errNoVhost returns the error for a vhost that does not exist or may not be used.
@@ -402,7 +402,9 @@ func explain(err error) error {
 		return unavailable(fmt.Errorf("%s: %w"+noBroker, socket.Op, socket.Err))
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
-	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
+	case errors.Is(err, amqp.ErrCredentials), errors.Is(err, amqp.ErrVhost): // the client guesses: RabbitMQ says itself what it refuses
+		return unavailable(errors.New("the connection was lost during the login; if this does not pass, check user, password and vhost of the URL"))
+	case errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
 		return errors.New("the broker refuses the user or the password of the URL")
 	case refusesVhost(err):
 		return errNoVhost("vhost like that of the URL")
