@@ -451,6 +451,23 @@ func TestNetworkOfWorkers(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
+	for after := range 8 {
+		t.Run(fmt.Sprintf("start %d", after), func(t *testing.T) {
+			t.Parallel()
+			wire := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "declare", Answers: true, After: after})
+			name := testserver.Name("network-")
+			t.Cleanup(func() { deleteWork(t, u.String(), name) })
+			w := worksOf(t, name, fmt.Sprintf("%q", through(u, wire)), map[string]string{"worker.yaml": fmt.Sprintf("%q", u)})
+			w.insert(5)
+			w.work(1)
+			d := w.start("run") // which is to go on
+			d.says(`"msg":"leading"`)
+			sums.add(t, "start", w.judge(d))
+			if len(wire.strikes()) == 0 {
+				t.Error("the network has not failed")
+			}
+		})
+	}
 	for i := range uint64(n) {
 		t.Run(fmt.Sprintf("seed %d", seed+i), func(t *testing.T) {
 			t.Parallel()

@@ -318,7 +318,7 @@ func parseLine(line []byte) (Pass, bool) {
 		}
 		p.Started = at
 	}
-	isDate := p.Started.Year() >= 1 && p.Started.Year() <= 9999 // else its day could not be read again
+	isDate := p.Started.Year() > 1 && p.Started.Year() <= 9999 // else its day could not be read again
 	if p.Started.IsZero() || !isDate || p.MaxAge <= 0 && !p.Folded {
 		return Pass{}, false
 	}

@@ -184,8 +184,18 @@ func (sess *session) usable() bool {
 	return sess != nil && sess.prepared.Load() && !sess.ended()
 }
 
-// dialNode opens a session with the node at url.
+// dialNode opens a session with the node at url. A broker that refuses a password ends the connection
+// without a word, and so does a broken network. So a login counts as refused only after a second one.
 func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
+	sess, err := openNode(ctx, s, url, purposes)
+	if errors.Is(err, errRefusedLogin) {
+		return openNode(ctx, s, url, purposes)
+	}
+	return sess, err
+}
+
+// openNode logs in to the node at url once, and opens a session.
+func openNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
 	sess := &session{closed: make(chan struct{}), returned: make(map[string]bool), onLateConfirm: func() {}}
 	sess.ctx, sess.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(sess.ctx, sess.closeConnections)
@@ -388,6 +398,8 @@ func errNoVhost(name string) error {
 	return fmt.Errorf("the broker has no %s, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why", name)
 }
 
+var errRefusedLogin = errors.New("the broker refuses the user or the password of the URL")
+
 const noBroker = "; does RabbitMQ run and listen there?"
 
 // explain returns an error that says what an error of the broker means and what to do about it.
@@ -402,10 +414,10 @@ func explain(err error) error {
 		return unavailable(fmt.Errorf("%s: %w"+noBroker, socket.Op, socket.Err))
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
-	case errors.Is(err, amqp.ErrCredentials), errors.Is(err, amqp.ErrVhost): // the client guesses: RabbitMQ says itself what it refuses
-		return unavailable(errors.New("the connection was lost during the login; if this does not pass, check user, password and vhost of the URL"))
-	case errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
-		return errors.New("the broker refuses the user or the password of the URL")
+	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
+		return errRefusedLogin
+	case errors.Is(err, amqp.ErrVhost): // the client guesses: RabbitMQ says which vhost it refuses
+		return unavailable(errors.New("the connection was lost during the login" + noBroker))
 	case refusesVhost(err):
 		return errNoVhost("vhost like that of the URL")
 	case e == nil:
