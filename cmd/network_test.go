@@ -167,7 +167,7 @@ func testNetwork(t *testing.T, kind *siteKind, c networkCase) {
 	s.judgeAll()
 	t.Logf("%v: %d of %d blows in %v: %v", c.command, len(struck), len(c.blows), time.Since(began).Round(time.Millisecond), struck)
 	if t.Failed() {
-		t.Logf("blows: %v\nmessages: %v\n%s\n%s", c.blows, s.wire.kinds, log, s.read("handled.log"))
+		t.Logf("blows: %v\nmessages: %v\n%s\n%s", c.blows, s.wire.seen(), log, s.read("handled.log"))
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *networkSite) addSecond(c networkCase) {
 	if c.split {
 		s.copies()
 		r := rand.New(rand.NewPCG(c.seed, 1))
-		s.wire.leads = func() bool { return r.IntN(2) == 0 }
+		s.wire.lead(func() bool { return r.IntN(2) == 0 })
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *networkSite) copies() {
 // tables returns those that have rows: the first server's, and the second's if it may be asked.
 func (s *networkSite) tables() []string {
 	list := []string{`"BACKLOG"`}
-	if s.wire.leads != nil {
+	if s.wire.hasSecond() {
 		list = append(list, s.second+`."BACKLOG"`)
 	}
 	return list
@@ -230,7 +230,7 @@ func (s *networkSite) tables() []string {
 
 // current returns the table of the server that new connections lead to.
 func (s *networkSite) current() string {
-	if s.lag && s.wire.leads != nil {
+	if s.lag && s.wire.hasSecond() {
 		return s.second + `."BACKLOG"`
 	}
 	return `"BACKLOG"`
@@ -267,7 +267,7 @@ func (s *networkSite) once(good bool) (log string) {
 }
 
 // isSplit reports whether connections lead to one of both servers.
-func (s *networkSite) isSplit() bool { return s.wire.leads != nil && !s.lag }
+func (s *networkSite) isSplit() bool { return s.wire.hasSecond() && !s.lag }
 
 // counted returns how many rows of the current table have the status.
 func (s *networkSite) counted(status string) (n int) {
@@ -323,7 +323,7 @@ func (s *networkSite) isTrue(when string) {
 func (s *networkSite) judgeAll() {
 	s.t.Helper()
 	if s.isSplit() { // until both have all, a pass may have seen only one of them
-		s.wire.leads = func() bool { return false }
+		s.wire.lead(nil)
 		s.wire.cut()
 		s.once(true)
 		s.once(true)

@@ -132,7 +132,8 @@ func (s *shop) startLogging(file *os.File, args ...string) *daemon {
 func (s *soaker) waits(what string, is func() bool) {
 	s.t.Helper()
 	if !eventuallyWithin(3*time.Minute, is) {
-		s.t.Fatalf("it does not come %s after %+v:\n%s", what, s.done, s.read("daemon.log"))
+		log := s.read("daemon.log")
+		s.t.Fatalf("it does not come %s after %+v:\n%s", what, s.done, log[max(0, len(log)-5000):])
 	}
 }
 
@@ -234,10 +235,9 @@ func (s *soaker) reload() {
 // outage takes the database away for a moment.
 func (s *soaker) outage() {
 	s.t.Helper()
-	before := s.metric("backlog_lock_lost_total")
 	s.proxy.refuse(true)
 	s.proxy.cut()
-	s.waits("to lose the lock", func() bool { return s.metric("backlog_lock_lost_total") > before })
+	s.waits("to lose the lock", func() bool { return s.metric("backlog_leader") == 0 })
 	s.proxy.refuse(false)
 	s.waits("to lead again", func() bool { return s.metric("backlog_leader") == 1 })
 	s.done.outages++
