@@ -373,7 +373,7 @@ func TestNetworkOfSource(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
-	for after := range 4 {
+	for after := 1; after <= 2; after++ { // the answers to the password and to the vhost
 		t.Run(fmt.Sprintf("login %d", after), func(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "login", Answers: true, After: after})
@@ -451,7 +451,7 @@ func TestNetworkOfWorkers(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
-	for after := range 8 {
+	for after := 3; after <= 4; after++ { // while it looks at the queue before it leads
 		t.Run(fmt.Sprintf("start %d", after), func(t *testing.T) {
 			t.Parallel()
 			wire := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "declare", Answers: true, After: after})
