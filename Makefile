@@ -90,10 +90,13 @@ syscalls: ## kill a pass before each of its system calls, and let each fail, for
 network: ## draw what happens to the network between program and servers, N=1000 times for each, from SEED=1 on
 	BACKLOG_NETWORK=$(or $(N),1000) BACKLOG_NETWORK_SEED=$(or $(SEED),1) $(GO) test -v -count=1 -timeout=24h -parallel=12 -run '^TestNetwork' ./cmd
 
+soak: ## keep daemons at work: 1,000 reloads, 500 outages, 10,000 passes, 10,000,000 records, or SCALE=0.1 of that
+	BACKLOG_SOAK=$(or $(SCALE),1) $(STATIC) $(GO) test -v -count=1 -timeout=12h -run '^TestSoak$$' ./cmd
+
 truth: ## compare what advise learns and proposes with the truths that records are drawn from, in N=20 worlds of each
 	BACKLOG_TRUTH=$(or $(N),20) $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^Test(TruthOfManySeeds|Money.*|PolicyMoney|EvaluateIsPlayed|PolicyIsPlayed)$$' ./backlog/advise/...
 
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network truth model
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network soak truth model

@@ -78,6 +78,6 @@ func (w Work) Rival(has func(Mark) bool) *Rival {
 // A Marker is a Lock whose holder may go on with another configuration.
 type Marker interface {
 	Lock
-	// Mark replaces the marks of the lock.
+	// Mark replaces the marks of the lock. Check and Unlock may be called at the same time.
 	Mark(ctx context.Context, w Work) error
 }

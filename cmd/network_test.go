@@ -167,7 +167,7 @@ func testNetwork(t *testing.T, kind *siteKind, c networkCase) {
 	s.judgeAll()
 	t.Logf("%v: %d of %d blows in %v: %v", c.command, len(struck), len(c.blows), time.Since(began).Round(time.Millisecond), struck)
 	if t.Failed() {
-		t.Logf("blows: %v\nmessages: %v\n%s\n%s", c.blows, s.wire.kinds, log, s.read("handled.log"))
+		t.Logf("blows: %v\nmessages: %v\n%s\n%s", c.blows, s.wire.seen(), log, s.read("handled.log"))
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *networkSite) addSecond(c networkCase) {
 	if c.split {
 		s.copies()
 		r := rand.New(rand.NewPCG(c.seed, 1))
-		s.wire.leads = func() bool { return r.IntN(2) == 0 }
+		s.wire.lead(func() bool { return r.IntN(2) == 0 })
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *networkSite) copies() {
 // tables returns those that have rows: the first server's, and the second's if it may be asked.
 func (s *networkSite) tables() []string {
 	list := []string{`"BACKLOG"`}
-	if s.wire.leads != nil {
+	if s.wire.hasSecond() {
 		list = append(list, s.second+`."BACKLOG"`)
 	}
 	return list
@@ -230,7 +230,7 @@ func (s *networkSite) tables() []string {
 
 // current returns the table of the server that new connections lead to.
 func (s *networkSite) current() string {
-	if s.lag && s.wire.leads != nil {
+	if s.lag && s.wire.hasSecond() {
 		return s.second + `."BACKLOG"`
 	}
 	return `"BACKLOG"`
@@ -267,7 +267,7 @@ func (s *networkSite) once(good bool) (log string) {
 }
 
 // isSplit reports whether connections lead to one of both servers.
-func (s *networkSite) isSplit() bool { return s.wire.leads != nil && !s.lag }
+func (s *networkSite) isSplit() bool { return s.wire.hasSecond() && !s.lag }
 
 // counted returns how many rows of the current table have the status.
 func (s *networkSite) counted(status string) (n int) {
@@ -323,7 +323,7 @@ func (s *networkSite) isTrue(when string) {
 func (s *networkSite) judgeAll() {
 	s.t.Helper()
 	if s.isSplit() { // until both have all, a pass may have seen only one of them
-		s.wire.leads = func() bool { return false }
+		s.wire.lead(nil)
 		s.wire.cut()
 		s.once(true)
 		s.once(true)
@@ -373,6 +373,20 @@ func TestNetworkOfSource(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
+	for after := 1; after <= 2; after++ { // the answers to the password and to the vhost
+		t.Run(fmt.Sprintf("login %d", after), func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "login", Answers: true, After: after})
+			m := newMill(t, u.String(), u.String(), testserver.Name("network-"))
+			m.deleteAtEnd()
+			m.write("schedule.yaml", strings.Replace(m.read("schedule.yaml"), u.String(), through(u, w), 1))
+			m.send(10)
+			sums.add(t, "login", m.judge(m.start("run"))) // which is to go on
+			if len(w.strikes()) == 0 {
+				t.Error("the network has not failed")
+			}
+		})
+	}
 	for i := range uint64(n) {
 		t.Run(fmt.Sprintf("seed %d", seed+i), func(t *testing.T) {
 			t.Parallel()
@@ -389,6 +403,9 @@ func TestNetworkOfSource(t *testing.T) {
 			d := m.start(command...)
 			if command[0] == "run" {
 				eventuallyWithin(20*time.Second, func() bool { return m.ready(m.queue) == 0 && len(w.strikes()) == len(blows) && !w.isStriking() })
+				if d.hasEnded() {
+					t.Fatalf("it has ended by itself:\n%s", d.log)
+				}
 				d.signal(syscall.SIGTERM)
 			}
 			if !eventuallyWithin(3*time.Minute, d.hasEnded) {
@@ -434,6 +451,23 @@ func TestNetworkOfWorkers(t *testing.T) {
 	u := testserver.RabbitMQURL(t)
 	n, seed := networkDraws()
 	sums := newAccount(t)
+	for after := 3; after <= 4; after++ { // while it looks at the queue before it leads
+		t.Run(fmt.Sprintf("start %d", after), func(t *testing.T) {
+			t.Parallel()
+			wire := newWire(t, u.Host, speaksAMQP{}, blow{What: blowReset, Kind: "declare", Answers: true, After: after})
+			name := testserver.Name("network-")
+			t.Cleanup(func() { deleteWork(t, u.String(), name) })
+			w := worksOf(t, name, fmt.Sprintf("%q", through(u, wire)), map[string]string{"worker.yaml": fmt.Sprintf("%q", u)})
+			w.insert(5)
+			w.work(1)
+			d := w.start("run") // which is to go on
+			d.says(`"msg":"leading"`)
+			sums.add(t, "start", w.judge(d))
+			if len(wire.strikes()) == 0 {
+				t.Error("the network has not failed")
+			}
+		})
+	}
 	for i := range uint64(n) {
 		t.Run(fmt.Sprintf("seed %d", seed+i), func(t *testing.T) {
 			t.Parallel()
@@ -463,6 +497,11 @@ func TestNetworkOfWorkers(t *testing.T) {
 			wire.calm()
 			sums.add(t, "workers", w.judge(d))
 			t.Logf("%s: %d of %d blows: %v", who, len(struck), len(blows), struck)
+			if t.Failed() {
+				for _, k := range w.workers {
+					t.Logf("worker:\n%s", k.log)
+				}
+			}
 		})
 	}
 }

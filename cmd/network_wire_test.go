@@ -61,7 +61,7 @@ type wire struct {
 	passed int // messages that the first blow has waited for
 
 	striking int            // blows that have struck and are not over
-	over     sync.WaitGroup // with striking
+	ended    *sync.Cond     // striking has become less
 	kinds    map[string]int // how many messages of each have passed
 
 	// The second server is another schema or database of the first one, with a name as long.
@@ -111,7 +111,8 @@ func newWire(t *testing.T, server string, speech speech, blows ...blow) *wire {
 			told.Wait()
 		}
 	}
-	t.Cleanup(w.over.Wait)
+	w.ended = sync.NewCond(&w.mu)
+	t.Cleanup(w.calm)
 	return w
 }
 
@@ -125,9 +126,32 @@ func (w *wire) isStriking() bool {
 // calm makes the network good: what has not struck does not any more.
 func (w *wire) calm() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.blows = nil
-	w.mu.Unlock()
-	w.over.Wait()
+	for w.striking > 0 {
+		w.ended.Wait()
+	}
+}
+
+// lead has new connections lead to the server that the function says; nil: to the first.
+func (w *wire) lead(leads func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leads = leads
+}
+
+// hasSecond reports whether connections may lead to the second server.
+func (w *wire) hasSecond() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leads != nil
+}
+
+// seen returns how many messages of each kind have passed.
+func (w *wire) seen() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprint(w.kinds)
 }
 
 func (w *wire) strikes() (list []blow) {
@@ -193,6 +217,7 @@ func (w *wire) send(t *talk, h *heard, answers bool, message []byte, to net.Conn
 	if b != nil {
 		part = int(b.Part*float64(len(message)) + 0.5)
 		if err := w.write(t, to, message[:part]); err != nil {
+			w.end()
 			return err
 		}
 		w.strike(t, *b)
@@ -215,6 +240,7 @@ func (w *wire) due(kind string, answers bool) *blow {
 	}
 	w.blows = w.blows[1:]
 	w.struck = append(w.struck, b)
+	w.striking++
 	w.passed = 0
 	return &b
 }
@@ -253,17 +279,17 @@ func (w *wire) write(t *talk, to net.Conn, text []byte) error {
 	return nil
 }
 
-// ended notes that a blow is over.
-func (w *wire) ended() {
+// end notes that a blow is over.
+func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.striking--
+	w.ended.Broadcast()
 }
 
 // strike begins what the blow does.
 func (w *wire) strike(t *talk, b blow) {
 	w.mu.Lock()
-	w.striking++
 	list := []*talk{t}
 	if b.All {
 		list = list[:0]
@@ -318,12 +344,9 @@ func (w *wire) strike(t *talk, b blow) {
 	if b.What == blowCopy {
 		w.copies()
 	}
-	w.over.Go(func() {
-		defer w.ended()
-		if b.Lasts > 0 {
-			time.Sleep(b.Lasts)
-		}
+	time.AfterFunc(b.Lasts, func() {
 		end()
+		w.end()
 	})
 }
 

@@ -20,6 +20,8 @@ func addFiles(f *testing.F) {
 		strings.Replace(folded, "9.5", "1e308", 1) + strings.Replace(folded, "9.5", "1.7e308", 1),
 		strings.Replace(folded, "[2,1]", "[2147483647,1]", 1) + folded,
 		strings.Replace(whole, `"started":"20`, `"started":"99`, 1),
+		line(0, "", `,"ages":[]`) + line(time.Hour, "orders", someAges), // one day of two tables, of which one has no name
+		`{"tier":"1d","max_age_seconds":1,"started":"0001-01-01T01:00:00Z","ages":[]}`,
 		`{"tier":"1d","max_age_seconds":1e300,"started":"9999-12-31T23:59:59-23:59","duration_seconds":1e300,"ages":[]}`,
 	} {
 		f.Add([]byte(text))

@@ -213,7 +213,7 @@ func Read(files ...io.Reader) (*History, error) {
 		all = append(all, ordered...)
 	}
 	slices.SortStableFunc(all, func(a, b Pass) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.MaxAge, b.MaxAge))
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.MaxAge, b.MaxAge), cmp.Compare(a.Table, b.Table))
 	})
 	for i := len(all) - 1; i >= 0 && h.Table == ""; i-- {
 		h.Table = all[i].Table
@@ -264,7 +264,7 @@ func (h *History) repeats(p Pass) bool {
 		return false
 	}
 	last := h.Passes[len(h.Passes)-1]
-	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Folded == p.Folded
+	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Table == p.Table && last.Folded == p.Folded
 }
 
 // readFile returns the passes of a file in the order of its lines.
@@ -318,7 +318,7 @@ func parseLine(line []byte) (Pass, bool) {
 		}
 		p.Started = at
 	}
-	isDate := p.Started.Year() >= 1 && p.Started.Year() <= 9999 // else its day could not be read again
+	isDate := p.Started.Year() > 1 && p.Started.Year() <= 9999 // else its day could not be read again
 	if p.Started.IsZero() || !isDate || p.MaxAge <= 0 && !p.Folded {
 		return Pass{}, false
 	}

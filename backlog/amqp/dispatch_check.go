@@ -63,8 +63,11 @@ func (d *Dispatch) withInspection(ctx context.Context, inspect func(*session) er
 func (d *Dispatch) checkWork(ctx context.Context, sess *session) error {
 	queues := d.queues(sess.major)
 	f := d.inspectQueue(ctx, sess, queues[len(queues)-1])
-	if f.Problem == "" || f.Warning {
+	if f.unavailable != nil {
 		return f.unavailable
+	}
+	if f.Problem == "" || f.Warning {
+		return nil
 	}
 	return errors.New(f.Name + ": " + f.Problem + strings.TrimSuffix("; "+f.Cure, "; "))
 }

@@ -184,8 +184,18 @@ func (sess *session) usable() bool {
 	return sess != nil && sess.prepared.Load() && !sess.ended()
 }
 
-// dialNode opens a session with the node at url.
+// dialNode opens a session with the node at url. A broker that refuses a password ends the connection
+// without a word, and so does a broken network. So a login counts as refused only after a second one.
 func dialNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
+	sess, err := openNode(ctx, s, url, purposes)
+	if errors.Is(err, errRefusedLogin) {
+		return openNode(ctx, s, url, purposes)
+	}
+	return sess, err
+}
+
+// openNode logs in to the node at url once, and opens a session.
+func openNode(ctx context.Context, s *Settings, url string, purposes []string) (*session, error) {
 	sess := &session{closed: make(chan struct{}), returned: make(map[string]bool), onLateConfirm: func() {}}
 	sess.ctx, sess.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(sess.ctx, sess.closeConnections)
@@ -380,13 +390,15 @@ func (sess *session) err() error {
 // refusesVhost reports whether the vhost does not exist, or the user may not use it.
 func refusesVhost(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && (e == amqp.ErrVhost || e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost"))
+	return ok && e != amqp.ErrVhost && e.Code == amqp.NotAllowed && strings.Contains(e.Reason, "vhost")
 }
 
 // errNoVhost returns the error for a vhost that does not exist or may not be used.
 func errNoVhost(name string) error {
 	return fmt.Errorf("the broker has no %s, or the user may not use it; `rabbitmqctl list_vhosts`, `list_permissions` and `list_vhost_limits` show why", name)
 }
+
+var errRefusedLogin = errors.New("the broker refuses the user or the password of the URL")
 
 const noBroker = "; does RabbitMQ run and listen there?"
 
@@ -403,7 +415,9 @@ func explain(err error) error {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return fmt.Errorf("%w; the URL names its CA by ?cacertfile=ca.pem", err)
 	case errors.Is(err, amqp.ErrCredentials) || errors.As(err, &e) && e.Code == amqp.AccessRefused && strings.Contains(e.Reason, "login"):
-		return errors.New("the broker refuses the user or the password of the URL")
+		return errRefusedLogin
+	case errors.Is(err, amqp.ErrVhost): // the client guesses: RabbitMQ says which vhost it refuses
+		return unavailable(errors.New("the connection was lost during the login" + noBroker))
 	case refusesVhost(err):
 		return errNoVhost("vhost like that of the URL")
 	case e == nil:

@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -41,7 +42,45 @@ func TestRivalAtTheLock(t *testing.T) {
 			t.Parallel()
 			ours, theirs := kind.open(t)
 			rivals(t, ours, theirs)
+			marksBesideChecks(t, ours)
 		})
+	}
+}
+
+// marksBesideChecks has a lock get other marks, as at a reload, while it is looked at. The session has one
+// connection for both, and is not lost.
+func marksBesideChecks(t *testing.T, ours *table.Table) {
+	t.Helper()
+	work := func(i int) backlog.Work {
+		return backlog.Work{Marks: []backlog.Mark{{What: "where", Digest: fmt.Sprint(i)}, {What: "handler", Digest: "send"}}}
+	}
+	lock, err := ours.Locker(work(0)).TryLock(t.Context(), backlog.RunLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	marked := make(chan error, 1)
+	go func() {
+		for i := range 80 {
+			if err := lock.(backlog.Marker).Mark(t.Context(), work(i)); err != nil {
+				marked <- err
+				return
+			}
+		}
+		marked <- nil
+	}()
+	for {
+		select {
+		case err := <-marked:
+			if err != nil {
+				t.Errorf("the lock cannot be marked: %v", err)
+			}
+			return
+		default:
+			if err := lock.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

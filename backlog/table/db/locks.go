@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"backlog/backlog"
@@ -160,7 +161,10 @@ type sessionLock struct {
 	conn    *sql.Conn
 	catalog *Catalog
 	name    LockName
-	marks   []string // that the session has; allMarked comes first
+
+	asking  sync.Mutex // held while conn has a query: Check and Mark may be called at a time
+	marking sync.Mutex // guards the following
+	marks   []string   // that the session has; allMarked comes first
 }
 
 var _ backlog.Marker = (*sessionLock)(nil)
@@ -181,6 +185,8 @@ func (l *sessionLock) open(ctx context.Context) (err error) {
 // evaluate returns the value of the expression for each of the names.
 func (l *sessionLock) evaluate(ctx context.Context, expression string, names ...string) ([]sql.NullBool, error) {
 	text, args := l.query(l.catalog, expression, names)
+	l.asking.Lock() // a sql.Conn does not keep a second query out while the first one's row is read
+	defer l.asking.Unlock()
 	return scanN[sql.NullBool](l.conn.QueryRowContext(ctx, text, args...), len(names))
 }
 
@@ -216,7 +222,7 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 			var missing []string
 			for i, name := range names {
 				if got[i].Bool {
-					l.marks = append(l.marks, name)
+					l.setMarks(append(l.takenMarks(), name))
 				} else {
 					missing = append(missing, name)
 				}
@@ -227,16 +233,29 @@ func (l *sessionLock) Mark(ctx context.Context, w backlog.Work) error {
 			names = missing
 		}
 		last := l.name.mark(allMarked)
-		l.marks = append([]string{last}, l.marks...)
+		l.setMarks(append([]string{last}, l.takenMarks()...))
 		_, err := l.evaluate(ctx, l.Take, last)
 		return err
 	})
 }
 
+// takenMarks returns the marks that the session has.
+func (l *sessionLock) takenMarks() []string {
+	l.marking.Lock()
+	defer l.marking.Unlock()
+	return slices.Clone(l.marks)
+}
+
+func (l *sessionLock) setMarks(marks []string) {
+	l.marking.Lock()
+	defer l.marking.Unlock()
+	l.marks = marks
+}
+
 // unmark releases the marks.
 func (l *sessionLock) unmark(ctx context.Context) error {
-	marks := l.marks
-	l.marks = nil
+	marks := l.takenMarks()
+	l.setMarks(nil)
 	if len(marks) == 0 {
 		return nil
 	}
@@ -268,7 +287,7 @@ func (l *sessionLock) Unlock() error {
 	defer cancel()
 	// The server may notice the end of the session late, so the lock is released first. If that
 	// fails the session is over anyway, and the lock with it.
-	_, _ = l.evaluate(ctx, l.Drop, append(l.marks, l.name.String())...)
+	_, _ = l.evaluate(ctx, l.Drop, append(l.takenMarks(), l.name.String())...)
 	l.close()
 	return nil
 }
