@@ -81,6 +81,9 @@ torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 time
 kills: ## kill whatever works, N=1000 times at random, on every database and under every policy
 	./testdata/kills.sh '$(GO)' $(or $(N),1000) $(RUN)
 
+faults: ## plant faults in the program that its kills must find
+	BACKLOG_FAULTS=1 $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestPlantedFaults$$' ./cmd
+
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
@@ -99,4 +102,4 @@ truth: ## compare what advise learns with the truths that records are drawn from
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture kills hostile power syscalls network truth model
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture kills faults hostile power syscalls network truth model
