@@ -51,8 +51,8 @@ SYSTEM_CALLS = ./backlog/handler/... ./backlog/checkpoint ./backlog/config ./bac
 
 lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
-	$(STATIC) $(GO) vet ./... ./testdata/demo ./testdata/minimal
-	$(STATIC) $(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal
+	$(STATIC) $(GO) vet ./... ./testdata/demo ./testdata/minimal ./testdata/kills
+	$(STATIC) $(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal ./testdata/kills
 	for system in darwin freebsd; do GOOS=$$system $(STATIC) $(GO) vet $(SYSTEM_CALLS) || exit; done
 ifeq ($(HAVE_CGO),yes)
 	$(GO) vet $(if $(CI),-race) -tags cgo_sqlite $$(git grep -l cgo_sqlite -- '*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
@@ -78,6 +78,12 @@ fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothin
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
 	./testdata/torture.sh '$(GO)' $(or $(N),200) $(RUN)
 
+kills: ## kill whatever works, N=1000 times at random, on every database and under every policy
+	./testdata/kills.sh '$(GO)' $(or $(N),1000) $(RUN)
+
+faults: ## plant faults in the program that its kills must find
+	BACKLOG_FAULTS=1 $(STATIC) $(GO) test -v -count=1 -timeout=2h -run '^TestPlantedFaults$$' ./cmd
+
 hostile: ## draw tables that refuse some of their rows, and what happens to them, N=1000 times for each database
 	BACKLOG_HOSTILE=$(or $(N),1000) $(STATIC) $(GO) test -count=1 -timeout=12h -run '^TestHostileTables$$' ./cmd
 
@@ -99,4 +105,4 @@ truth: ## compare what advise learns and proposes with the truths that records a
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture hostile power syscalls network soak truth model
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture kills faults hostile power syscalls network soak truth model

@@ -84,7 +84,8 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // memory. What tests of several packages share is in testkit, which imports tiers alone, so
 // that tests inside a package may use it, too. Tests that need a server take it from
 // testserver, tests of handlers what they share about records and programs from
-// handlertest, tests of advice what is true from worlds: none of the four is in a program.
+// handlertest, tests of advice what is true from worlds, tests that kill the judge of what
+// happened from history: none of the five is in a program.
 func mayImport(s source, imported string) bool {
 	switch {
 	case imported == "internal/testkit":
@@ -105,6 +106,10 @@ func mayImport(s source, imported string) bool {
 		return s.test
 	case s.folder == "internal/worlds":
 		return imported == "backlog/advise"
+	case imported == "internal/history":
+		return s.test
+	case s.folder == "internal/history":
+		return false // a leaf: it knows nothing of the program that it judges
 	case imported == "internal/lists":
 		return s.folder != "tiers" && s.folder != "." // a leaf
 	case imported == "backlog/mapping" || imported == "backlog/pattern":

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -46,6 +47,7 @@ type site struct {
 	db     *sql.DB
 	server *url.URL // that of the database; nil: a file
 	own    string   // the name of what is the test's own on the server
+	prefix string   // of that name; empty: ownSite
 }
 
 var onSQLite = &siteKind{
@@ -62,7 +64,7 @@ var onSQLite = &siteKind{
 var onPostgres = &siteKind{
 	name: "postgres",
 	open: func(s *site) {
-		s.own, s.server = testserver.Postgres(s.t, ownSite)
+		s.own, s.server = testserver.Postgres(s.t, cmp.Or(s.prefix, ownSite))
 		// The name of the program tells its sessions from those of other tests.
 		q := s.server.Query()
 		q.Set("search_path", s.own)
@@ -101,7 +103,7 @@ var onPostgres = &siteKind{
 var onMySQL = &siteKind{
 	name: "mysql",
 	open: func(s *site) {
-		s.own, s.server = testserver.MySQL(s.t, ownSite)
+		s.own, s.server = testserver.MySQL(s.t, cmp.Or(s.prefix, ownSite))
 		s.connect("mysql", testserver.DSN(s.server, "time_zone=%27%2B00%3A00%27&sql_mode=CONCAT(@@sql_mode,%27,ANSI_QUOTES%27)"))
 		s.server.RawQuery = "tls=false" // so that a proxy understands what passes
 	},
@@ -143,11 +145,17 @@ const ownSite = "backlog_site_"
 func newSite(t *testing.T, kind *siteKind, files map[string]string) *site {
 	t.Helper()
 	s := &site{shop: newShop(t, files), kind: kind}
-	kind.open(s)
-	for _, text := range kind.table {
+	s.create()
+	return s
+}
+
+// create makes the database and its empty table.
+func (s *site) create() {
+	s.t.Helper()
+	s.kind.open(s)
+	for _, text := range s.kind.table {
 		s.mustExec(text)
 	}
-	return s
 }
 
 // onSites runs the test on databases of each of the kinds, side by side.

@@ -25,6 +25,7 @@ const (
 var faults = []db.Fault{
 	{Codes: "1176", Class: db.Stale}, // KEY_DOES_NOT_EXISTS
 	{Codes: "1205 3572", Class: db.Busy, What: db.LockedByOther, Hint: "SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
+	{Codes: "1467", Class: db.Busy, What: db.LockedByOther, Hint: "SHOW ENGINE INNODB STATUS tells who has the AUTO-INC lock of a table, such as one that a trigger writes to"}, // AUTOINC_READ_FAILED
 	{Codes: "1213 1020 1614 40001", Class: db.Busy, What: db.CrossesOther, Hint: "SHOW ENGINE INNODB STATUS tells of whom"},
 	{Codes: "1317", Class: db.Unavailable, What: db.Cancelled},
 	{Codes: "1969 3024", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
