@@ -173,8 +173,6 @@ func (w *wire) talk(l *link) *talk {
 	return t
 }
 
-var errCut = errors.New("the connection is cut")
-
 // pass passes on the messages that the text completes.
 func (w *wire) pass(l *link, answers bool, text []byte) error {
 	t := w.talk(l)

@@ -81,7 +81,7 @@ func TestFailedRecordsAreStillBroken(t *testing.T) {
 // same, and so is each attempt.
 func TestLearnedInEachWay(t *testing.T) {
 	schedule := testkit.Schedule(t, tiers.Tier{MaxAge: 6 * time.Hour, Every: 10 * time.Minute}, tiers.Tier{MaxAge: 2 * day, Every: 3 * time.Hour})
-	exponential, err := retry.Policy(retry.New("exponential").(retry.Settings))
+	exponential, err := retry.Policy(retry.New("exponential"))
 	if err != nil {
 		t.Fatal(err)
 	}
