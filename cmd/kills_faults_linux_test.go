@@ -30,7 +30,7 @@ type plantedFault struct {
 // A faultEdit replaces a text that is once in a file.
 type faultEdit struct{ file, old, new string }
 
-// stubborn are handlers that take long and ignore SIGTERM.
+// stubbornKills have handlers that take long and ignore SIGTERM.
 var stubbornKills = killsShape{name: "stubborn", long: "9s"}
 
 var plantedFaults = []plantedFault{
@@ -43,12 +43,6 @@ var plantedFaults = []plantedFault{
 				"\twhere.add(t.keyIn(rows...))\n" +
 				"\treturn batchUpdate{b,"}},
 		rule: history.Overwrite, kind: onSQLite, policy: "progressive", shape: *plainKills, only: []string{"daemon", "pause"}, strikes: 12, plans: 4,
-	},
-	{
-		name: "wait-halved",
-		edits: []faultEdit{{"backlog/lock.go",
-			"TakeOverAfter = LockGrace + time.Second", "TakeOverAfter = (LockGrace + time.Second) / 2"}},
-		rule: history.Overlap, kind: onPostgres, policy: "progressive", shape: stubbornKills, only: []string{"session"}, strikes: 5, plans: 6,
 	},
 	{
 		name:  "state-written-before-the-pass",
@@ -79,14 +73,6 @@ var plantedFaults = []plantedFault{
 		name:  "passes-take-no-lock",
 		edits: []faultEdit{{"backlog/loop.go", "if l.Locker != nil {", "if l.Locker != nil && tier == \"\" {"}},
 		rule:  history.Overlap, kind: onSQLite, policy: "progressive", shape: stubbornKills, only: []string{"beside"}, strikes: 2, plans: 5,
-	},
-	{
-		name: "handlers-outlive-the-lock",
-		edits: []faultEdit{
-			{"backlog/lock.go", "deadline := time.AfterFunc(LockGrace, func() {", "deadline := time.AfterFunc(10*LockGrace, func() {"},
-			{"backlog/lock.go", "deadline.Reset(LockGrace - time.Since(sent))", "deadline.Reset(10*LockGrace - time.Since(sent))"},
-		},
-		rule: history.Overlap, kind: onMySQL, policy: "progressive", shape: stubbornKills, only: []string{"session"}, strikes: 3, plans: 5,
 	},
 	{
 		name:  "record-passed-over",

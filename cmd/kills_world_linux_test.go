@@ -469,8 +469,10 @@ func (w *killsWorld) takeOver(kind string) bool {
 		w.standby.says(`"msg":"standing by: another daemon leads"`)
 	}
 	b := w.standby
-	w.until(a, 4*time.Second, func() bool { return w.hasLongCall(a) })
 	w.shift(b)
+	w.insert(longRows)
+	w.until(a, 4*time.Second, func() bool { return w.hasLongCall(a) })
+	time.Sleep(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
 	pid := a.cmd.Process.Pid
 	at := time.Now()
 	ledBefore := leads(a)
@@ -512,7 +514,7 @@ func (w *killsWorld) takeOver(kind string) bool {
 // two seconds, and a standby that has led before does so just after the leader.
 func (w *killsWorld) shift(standby *daemon) {
 	standby.cmd.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(time.Duration(300+w.rand.IntN(2000)) * time.Millisecond)
+	time.Sleep(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
 	standby.cmd.Process.Signal(syscall.SIGCONT)
 }
 
