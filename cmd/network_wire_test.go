@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -172,8 +171,6 @@ func (w *wire) talk(l *link) *talk {
 	}
 	return t
 }
-
-var errCut = errors.New("the connection is cut")
 
 // pass passes on the messages that the text completes.
 func (w *wire) pass(l *link, answers bool, text []byte) error {
