@@ -76,6 +76,8 @@ type networkCase struct {
 // Every case ends with the same judgement. These are the ones that have a name.
 var networkCases = []networkCase{
 	{name: "once, reset in the middle of the answer to COMMIT", command: "once", blows: []blow{{What: blowReset, Kind: "commit", Answers: true, Part: 0.5}}},
+	{name: "once, reset in the middle of COMMIT", command: "once", blows: []blow{{What: blowReset, Kind: "commit", Part: 0.5}}},
+	{name: "once, reset in the middle of a write", command: "once", blows: []blow{{What: blowReset, Kind: "write", Part: 0.5}}},
 	{name: "run, reset in the middle of COMMIT", command: "run", blows: []blow{{What: blowReset, Kind: "commit", Part: 0.5}, {What: blowReset, Kind: "commit", Answers: true, Part: 0.5}}},
 	{name: "once, half open at a write", command: "once", blows: []blow{{What: blowHalf, Kind: "write", Part: 1, All: true, Lasts: 2 * time.Second}}},
 	{name: "run, trickle", command: "run", blows: []blow{{What: blowTrickle, Kind: "read", All: true}}},
@@ -295,7 +297,25 @@ func (s *networkSite) daemon() (log string) {
 	if !eventually(d.hasEnded) {
 		s.t.Fatalf("it does not end:\n%s", d.log)
 	}
-	return d.log.String()
+	log = d.log.String()
+	if n := reported(log); n > s.counted("SUCCESS") && !s.lag && !s.isSplit() {
+		s.t.Errorf("the daemon reports %d successes, and %d rows have it", n, s.counted("SUCCESS"))
+	}
+	return log
+}
+
+// reported returns how many successes the passes of a log have had.
+func reported(log string) (n int) {
+	for line := range strings.Lines(log) {
+		var pass struct {
+			Msg       string
+			Succeeded int
+		}
+		if json.Unmarshal([]byte(line), &pass) == nil && pass.Msg == "pass ended" {
+			n += pass.Succeeded
+		}
+	}
+	return n
 }
 
 // isTrue fails for each row that says SUCCESS before a handler of it has.
