@@ -340,7 +340,12 @@ func TestSoak(t *testing.T) {
 			}
 			s.memory = append(s.memory, s.resident())
 		}
-		t.Logf("part %d of %d after %v: %+v, %.1f MiB, %+v", part+1, parts, time.Since(began).Round(time.Second), soakers[0].done, soakers[0].memory, first[0])
+		mean := 0.0
+		for _, s := range soakers {
+			mean += s.memory[part] / float64(daemons)
+		}
+		t.Logf("part %d of %d after %v: each %+v, %.1f MiB, %d files, %d goroutines, %d connections", part+1, parts, time.Since(began).Round(time.Second),
+			soakers[0].done, mean, first[0].Files, first[0].Goroutines, first[0].Sessions)
 	}
 	var sum soakCounts
 	for i, s := range soakers {
