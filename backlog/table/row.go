@@ -105,7 +105,7 @@ func (t *layout) HandlerColumns() []string { return slices.Clone(t.selected.hand
 // [backlog.ErrConflict] if there is no such row.
 func (t *Table) Stored(ctx context.Context, tx *sql.Tx, k backlog.Key, columns []string) ([]any, error) {
 	text, args := selectQuery{columns: columns, from: t.name, where: t.withKey(k)}.sql()
-	values, err := db.ScanValues(tx.QueryRowContext(ctx, t.text.Rebind(text), args...), len(columns))
+	values, err := db.ScanValues(db.OneRow(ctx, tx, t.text.Rebind(text), args...), len(columns))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, backlog.ErrConflict
 	}
@@ -462,7 +462,7 @@ func (t *Table) Find(ctx context.Context, k backlog.Key, now time.Time) (row ins
 	text, args := selectQuery{columns: columns, from: t.name, where: t.withKey(k)}.sql()
 	err = t.db.Do(ctx, func(ctx context.Context) error {
 		var within int
-		raw, err := t.scan(t.db.Read.QueryRowContext(ctx, t.text.Rebind(text), args...), len(exprs), &within)
+		raw, err := t.scan(db.OneRow(ctx, t.db.Read, t.text.Rebind(text), args...), len(exprs), &within)
 		if t.db.Class(err) == db.Refused {
 			return db.NotAKey(t.m.Name, t.keyColumns, k)
 		}

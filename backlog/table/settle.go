@@ -234,7 +234,7 @@ func (t *Table) countUnchanged(ctx context.Context, q db.Querier, b batch) (n in
 // countWhere returns how many rows meet the conditions.
 func (t *Table) countWhere(ctx context.Context, q db.Querier, where conditions) (n int64, err error) {
 	text, args := selectQuery{columns: []string{"count(*)"}, from: t.name, where: where}.sql()
-	err = q.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&n)
+	err = db.OneRow(ctx, q, t.text.Rebind(text), args...).Scan(&n)
 	return n, err
 }
 

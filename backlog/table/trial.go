@@ -102,7 +102,7 @@ func (t *Table) checkState(ctx context.Context, tx *sql.Tx, x batchUpdate, key b
 	row.add(t.where.cond, nil)
 	text, args := selectQuery{columns: []string{t.stateIndexExpr(strconv.Itoa)}, from: t.name, where: row}.sql()
 	index := len(t.states) // stays so if the row no longer meets table.where
-	err := tx.QueryRowContext(ctx, t.text.Rebind(text), args...).Scan(&index)
+	err := db.OneRow(ctx, tx, t.text.Rebind(text), args...).Scan(&index)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}

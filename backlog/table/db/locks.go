@@ -129,8 +129,7 @@ func (l *SessionLocks) findRival(ctx context.Context, q Querier, c *Catalog, nam
 	text, args := l.query(c, l.Holder, names)
 	var holders []sql.NullInt64
 	err := withTimeout(ctx, lockTimeout, func(ctx context.Context) (err error) {
-		row := q.QueryRowContext(ctx, text, args...)
-		holders, err = scanN[sql.NullInt64](row, len(names))
+		holders, err = scanN[sql.NullInt64](OneRow(ctx, q, text, args...), len(names))
 		return err
 	})
 	if err != nil {
@@ -187,7 +186,7 @@ func (l *sessionLock) evaluate(ctx context.Context, expression string, names ...
 	text, args := l.query(l.catalog, expression, names)
 	l.asking.Lock() // a sql.Conn does not keep a second query out while the first one's row is read
 	defer l.asking.Unlock()
-	return scanN[sql.NullBool](l.conn.QueryRowContext(ctx, text, args...), len(names))
+	return scanN[sql.NullBool](OneRow(ctx, l.conn, text, args...), len(names))
 }
 
 // acquire gets the lock, or returns backlog.ErrLocked at once.

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -111,7 +112,7 @@ func QueryRows(ctx context.Context, q Querier, query string, args ...any) ([]Row
 // QueryOne runs a query and scans its only row into to. If there is no row, to is unchanged.
 func (db *DB) QueryOne(ctx context.Context, text string, args []any, to ...any) error {
 	return db.Do(ctx, func(ctx context.Context) error {
-		return db.Read.QueryRowContext(ctx, db.Text().Rebind(text), args...).Scan(to...)
+		return OneRow(ctx, db.Read, db.Text().Rebind(text), args...).Scan(to...)
 	})
 }
 
@@ -127,8 +128,40 @@ func ScanValues(rows scanner, n int, rest ...any) ([]any, error) {
 	return scanN[any](rows, n, rest...)
 }
 
-// A scanner is an *sql.Row or *sql.Rows.
+// A scanner is a row that can be read: of [OneRow], or an *sql.Row or *sql.Rows.
 type scanner interface{ Scan(to ...any) error }
+
+// A oneRow is the only row of a query.
+type oneRow struct {
+	ctx  context.Context
+	q    Querier
+	text string
+	args []any
+}
+
+// OneRow returns the only row of a query, which is run when the row is scanned. Unlike an *sql.Row, it
+// reads the whole answer before it closes it: the driver of MySQL closes rows without regard to ctx, and
+// would wait for ever for the end of an answer on a connection that has fallen silent.
+func OneRow(ctx context.Context, q Querier, text string, args ...any) interface{ Scan(to ...any) error } {
+	return oneRow{ctx, q, text, args}
+}
+
+// Scan implements scanner.
+func (r oneRow) Scan(to ...any) error {
+	rows, err := r.q.QueryContext(r.ctx, r.text, r.args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := rows.Scan(to...); err != nil {
+		return err
+	}
+	rows.Next() // reads the end of the answer
+	return cmp.Or(rows.Err(), rows.Close())
+}
 
 // scanN is [ScanValues] for values of one type.
 func scanN[T any](rows scanner, n int, rest ...any) ([]T, error) {
