@@ -45,12 +45,12 @@ else
 	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide|$policies" "$@"; }
 	$go build -race -tags cgo_sqlite ./... # once: two that want the same at the same time both compile it
 	raced ./cmd >"$out.cmd" &
-	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -vE '/(cmd|advise)$') # the longest first
+	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -vE '/(cmd|advise|propose)$') # the longest first
 	# A pool in memory differs from one on a file by its connections alone, not by the driver.
 	run $flags -tags cgo_sqlite -run "$sqlite" -skip "TestStoreOfAPool\$/^memory|$again" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
 	run $flags -run "$drivers|$alone|$wide|$policies|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
-	run $flags ./backlog/advise # it computes much, and starts no goroutine
+	run $flags ./backlog/advise/... # it computes much, and starts no goroutine
 	wait
 	cat "$out.cmd"
 fi

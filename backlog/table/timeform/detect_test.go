@@ -218,6 +218,9 @@ func FuzzDetect(f *testing.F) {
 				if err != nil {
 					t.Fatalf("%v detected, but %v", form, err)
 				}
+				if at.Year() < 1 {
+					continue // ticks and ages are computed from the year 1 on
+				}
 				if since, until := form.Since(at), form.Until(at); isBelow(raw, since) || !isBelow(raw, until) {
 					t.Fatalf("%v: %#v is not within %#v and %#v", form, raw, since, until)
 				}
