@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -135,12 +136,23 @@ func exampleShop(t *testing.T, line, address string) *shop {
 		config = examplesOfAttempts
 		rows = exampleAttempt
 	}
+	learns := strings.HasPrefix(line, "backlog advise") || strings.Contains(line, "--learned")
+	if learns {
+		config += "state: orders.json\n"
+	}
 	s := newShop(t, map[string]string{
 		"schedule.yaml": config,
 		"orders.yaml":   config,
 		"other.yaml":    strings.ReplaceAll(config, "every: 5m", "every: 10m"),
 		"worker.yaml":   exampleWorker,
 	})
+	if learns {
+		for _, name := range []string{"orders-passes.jsonl", "host1.jsonl", "host2.jsonl"} {
+			if err := writePasses(filepath.Join(s.dir, name), "shop"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if config == examplesOfKeys {
 		s.sql(rows)
 		s.mustRun("init")

@@ -62,7 +62,10 @@ func (w *powerWitness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, err.Error(), http.StatusBadRequest) // the program has ended
 		return
 	}
-	time.Sleep(w.delay)
+	w.mu.Lock()
+	delay := w.delay
+	w.mu.Unlock()
+	time.Sleep(delay)
 	w.mu.Lock()
 	before := w.attempts[record.ID]
 	needs := []int{0, 1, 2, 0, 1 << 30, 2}[record.ID%6]
@@ -175,7 +178,9 @@ func TestPowerLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newPowerShop(t, mode, records, concurrency)
+			s.witness.mu.Lock()
 			s.witness.delay = delay
+			s.witness.mu.Unlock()
 			s.record()
 			s.replay(seed, points)
 		})

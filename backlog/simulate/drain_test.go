@@ -175,6 +175,7 @@ func (o *played) foretell(outage watch.Outage, at time.Time) {
 // play runs the daemon's loop until the backlog is done.
 func (o *played) play(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
+	warmUp := 5*time.Hour + time.Duration(o.random.Float64()*float64(time.Hour))
 	store := memory.New(memory.Options{})
 	engine := &backlog.Engine{
 		Store: store, Concurrency: o.concurrency, MaxRecords: o.maxRecords, Rate: o.rate, AbortAfter: o.abortAfter,
@@ -187,7 +188,6 @@ func (o *played) play(t *testing.T) {
 		}
 	})
 	work.Go(func() { o.insert(ctx, t, store) })
-	warmUp := 5*time.Hour + time.Duration(o.random.Float64()*float64(time.Hour))
 	time.Sleep(warmUp)
 	o.setDown(true)
 	time.Sleep(o.length)
