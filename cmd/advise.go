@@ -14,6 +14,7 @@ import (
 	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
 	"backlog/backlog/config"
+	"backlog/backlog/inspect"
 	"backlog/backlog/retry"
 	"backlog/internal/picture"
 	"backlog/tiers"
@@ -91,6 +92,9 @@ func runAdvise(o AdviseOptions, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
+	if name := stateName(cfg); !sameTable(history.Table, name) {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("the passes are of the table %s, not of %s", inspect.Shown(history.Table), name))
+	}
 	if o.Plot != "" {
 		if err := picture.WriteFile(o.Plot, a.Plot); err != nil {
 			return err
@@ -114,6 +118,13 @@ func (o *AdviseOptions) print(g *globalOptions, a *propose.Advice) error {
 	}
 	g.printf("%s", a.Text())
 	return nil
+}
+
+// sameTable reports whether two names of tables in the state folder are of tables of one name. What follows the last
+// dash tells databases apart, and a file of another machine may have another one. "" is any table.
+func sameTable(a, b string) bool {
+	name := func(s string) string { return s[:max(0, strings.LastIndex(s, "-"))] }
+	return a == "" || a == b || name(a) == name(b)
 }
 
 // advisedPolicies are the policies whose settings are searched.

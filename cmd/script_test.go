@@ -136,7 +136,7 @@ func writePasses(file, world string) error {
 	if example == nil {
 		return fmt.Errorf("there is no world %q", world)
 	}
-	return os.WriteFile(file, worlds.Lines("orders", example().Play()), 0o644)
+	return os.WriteFile(file, worlds.Lines("orders-00000000", example().Play()), 0o644)
 }
 
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {

@@ -7,11 +7,17 @@ const leastCalls = 20
 
 // count sets how many records came and how many calls were made.
 func (l *learner) count(m *Model) {
-	arrived := 0
+	arrived := 0 // before the last week
+	recently := 0
+	weekAgo := m.To.Add(-7 * day)
 	calls := 0
 	var speeds []float64 // of passes, in calls per second
-	l.walk(l.inOutage, func(_ int, lane Lane, c Counts, list []piece) {
-		if lane == Fresh && list != nil {
+	l.walk(l.inOutage, func(i int, lane Lane, c Counts, list []piece) {
+		switch {
+		case lane != Fresh || list == nil:
+		case l.passes[i].Started.After(weekAgo):
+			recently += c.Lanes[Fresh].Tried
+		default:
 			arrived += c.Lanes[Fresh].Tried
 		}
 	})
@@ -24,7 +30,11 @@ func (l *learner) count(m *Model) {
 		}
 	}
 	if m.Days > 0 {
-		m.PerHour = float64(arrived) / m.Days / 24
+		recentDays := min(m.Days, 7)
+		m.PerHour = float64(recently) / recentDays / 24
+		if m.Days > recentDays {
+			m.PerHourBefore = float64(arrived) / (m.Days - recentDays) / 24
+		}
 		m.CallsPerDay = float64(calls) / m.Days
 	}
 	if len(speeds) > 0 {

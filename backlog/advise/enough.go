@@ -12,15 +12,22 @@ const (
 	LeastDays       = 7
 )
 
+// mostUnreadable is how many lines may be unreadable; of many passes it is one in a hundred.
+const mostUnreadable = 10
+
 // Missing returns what is missing in a model that is too little to rely on, a reason for each limit that it does not
 // reach, and about how many more days it takes; +Inf: that is not known. Of enough there is no reason.
 func (m *Model) Missing() (reasons []string, days float64) {
 	if m.Passes == 0 {
 		return []string{"there is no pass to learn from"}, math.Inf(1)
 	}
+	if unreadable := m.LeftOut.Unreadable; unreadable > mostUnreadable && unreadable*100 > m.Passes {
+		reasons = append(reasons, fmt.Sprintf("%d lines cannot be read: what happened to records in these passes is not known", unreadable))
+		days = math.Inf(1)
+	}
 	if m.Days < LeastDays {
 		reasons = append(reasons, fmt.Sprintf("the passes are of %.1f days, and a week is needed", m.Days))
-		days = LeastDays - m.Days
+		days = max(days, LeastDays-m.Days)
 	}
 	if m.Recoveries < LeastRecoveries {
 		reasons = append(reasons, fmt.Sprintf("%s recovered after a failure, and %d are needed", records(m.Recoveries), LeastRecoveries))

@@ -61,6 +61,13 @@ func (l *learner) attempts() []int {
 	return list
 }
 
+const (
+	// emptiedBy is the share of the broken records that a band leaves at most if it is known although it has few
+	// attempts: there are few because hardly a record is still broken.
+	emptiedBy  = 0.5
+	leastOfFew = 10 // attempts of such a band
+)
+
 // lastBand returns the last band with enough attempts, if all younger ages were exposed; -1: no band has.
 func (l *learner) lastBand(attempts []int) int {
 	exposed := l.exposed()
@@ -69,7 +76,9 @@ func (l *learner) lastBand(attempts []int) int {
 		if exposed[l.curve.segment(edge.Seconds())] == 0 {
 			break
 		}
-		if attempts[band] >= leastTried {
+		emptied := last >= 0 && last == band-1 && attempts[band] >= leastOfFew &&
+			l.curve.broken(edge.Seconds()) <= emptiedBy*l.curve.broken(Edges[last].Seconds())
+		if attempts[band] >= leastTried || emptied {
 			last = band
 		}
 	}

@@ -56,7 +56,8 @@ type Model struct {
 
 	Outages []Outage // oldest first
 
-	PerHour        float64 // records that were new
+	PerHour        float64 // records that were new, in the last week
+	PerHourBefore  float64 // the same before the last week; 0: there are no such passes
 	CallsPerDay    float64 // attempts, those in outages included
 	CallsPerSecond float64 // of a pass under way; 0: no pass had enough attempts
 	Healing        Healing

@@ -114,7 +114,7 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 			return a, nil
 		}
 		a.Kind = Impossible
-		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: tries heal the records, not time, so that no schedule is known to be better")
+		a.Reasons = append(a.Reasons, "each attempt succeeds with the same chance, no matter how long ago the one before was: either tries heal the records, not time, so that no schedule is better, or lines of passes are missing (a file of another machine, a state folder that was lost)")
 		return a, nil
 	}
 	a.Warnings = append(a.Warnings, givenUp(m, q.Schedule)...)
@@ -126,6 +126,7 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 	a.Reasons = append(a.Reasons, r.Reasons...)
 	a.Proposals = r.Proposals
 	if doubt.reason != "" {
+		a.Reasons = []string{}
 		a.wait([]string{doubt.reason}, m.Days*(doubt.factor*doubt.factor-1))
 		a.Proposals = a.Proposals[:1]
 		return a, nil
@@ -135,6 +136,7 @@ func Advise(m *advise.Model, q Question) (*Advice, error) {
 	}
 	if q.Settings == nil {
 		a.Warnings = append(a.Warnings, untried(m, r.Proposals[1].Tiers)...)
+		a.Warnings = append(a.Warnings, slowedBeyond(m, q.Schedule.Tiers(), r.Proposals[1].Tiers)...)
 	}
 	if m.Healing == advise.HealingUnknown {
 		a.Warnings = append(a.Warnings, "records of one age were always tried after the same time: it is taken for granted that they recover with time, not by being tried")
@@ -235,6 +237,9 @@ func (q Question) searchSurely(in *Inputs) (r Result, first doubt, err error) {
 // mostFactor bounds how much longer an operator has to wait: an interval may have no end.
 const mostFactor = 10
 
+// moreTraffic is by which factor the records of the last week differ from those before if a warning says so.
+const moreTraffic = 1.5
+
 // concentrated is the share of the recoveries that come in three hours of a day if a warning says so.
 const concentrated = 0.5
 
@@ -264,14 +269,21 @@ func warnings(m *advise.Model) []string {
 			add("%s %s: nothing is learned from them", inspect.Thousands(x.n), x.are)
 		}
 	}
-	for _, b := range m.Incomplete {
-		add("ages up to %s: %d of %d attempts come from passes that did not try all their records: nothing is learned from these ages", edgeOf(b.Band), b.Incomplete, b.Attempts)
+	if len(m.Incomplete) > 0 {
+		var ages []string
+		for _, b := range m.Incomplete {
+			ages = append(ages, edgeOf(b.Band))
+		}
+		add("nothing is learned from the ages up to %s: more than a tenth of their attempts come from passes that did not try all their records", strings.Join(ages, ", "))
+	}
+	if m.PerHour > 0 && (m.PerHour > moreTraffic*m.PerHourBefore || m.PerHourBefore > moreTraffic*m.PerHour) && m.PerHourBefore > 0 {
+		add("in the last week %s records a day came in, before that %s: the figures are for as many as in the last week", rounded(24*m.PerHour), rounded(24*m.PerHourBefore))
 	}
 	if m.Retried > 0 {
 		add("%d records were tried for the first time although an earlier pass should have met them: they were retried, or inserted with an old date, and nothing is learned from them", m.Retried)
 	}
 	if hour, share := m.BusiestHours(); m.Recoveries >= advise.LeastRecoveries && share > concentrated {
-		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours may be better than any with `every`", 100*share, hour, (hour+3)%24)
+		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours, in its own `timezone`, may be better than any with `every`", 100*share, hour, (hour+3)%24)
 	}
 	return list
 }
@@ -306,6 +318,25 @@ func edgeOf(band int) string {
 		return "any"
 	}
 	return tiers.FormatDuration(advise.Edges[band])
+}
+
+// slowedBeyond returns a warning if records of ages of which nothing is known would be tried less often than today.
+func slowedBeyond(m *advise.Model, today, proposed []tiers.Tier) []string {
+	every := func(list []tiers.Tier) float64 {
+		for _, t := range list {
+			if t.MaxAge > m.Oldest {
+				return meanInterval(t)
+			}
+		}
+		return 0
+	}
+	before := every(today)
+	after := every(proposed)
+	if before == 0 || after <= before {
+		return nil
+	}
+	return []string{fmt.Sprintf("records older than %s, of which nothing is known, would be tried every %s instead of every %s",
+		tiers.FormatDuration(m.Oldest), roundedDuration(after), roundedDuration(before))}
 }
 
 // muchShorter is the share of an interval that was tried below which a shorter one is new.

@@ -93,7 +93,7 @@ func (f *tierFinder) limits(g goal) string {
 	if infinite(least) {
 		return "no schedule of the usual ages and intervals ticks together with today's tiers beyond what is known"
 	}
-	return fmt.Sprintf("--lost %s is too little: at least %s are lost", number(g.lost), rounded(least))
+	return fmt.Sprintf("--lost %s%% is too little: at least %s%% are lost", number(100*g.lost), rounded(100*least))
 }
 
 // schedule returns searched tiers as a schedule. Tiers of today stay what they are, also in name.

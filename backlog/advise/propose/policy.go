@@ -231,7 +231,7 @@ func (f *policyFinder) limits(g goal) string {
 	for _, c := range f.candidates {
 		least = min(least, c.lost/1000)
 	}
-	return fmt.Sprintf("--lost %s is too little: at least %s are lost", number(g.lost), rounded(least))
+	return fmt.Sprintf("--lost %s%% is too little: at least %s%% are lost", number(100*g.lost), rounded(100*least))
 }
 
 // What people write as settings, in addition to Intervals.

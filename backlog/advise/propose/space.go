@@ -31,6 +31,9 @@ var (
 // MostTiers is how many tiers are proposed at most, unless there are more today.
 const MostTiers = 7
 
+// mostTiersOfToday bounds how many tiers are proposed even if there are more today: the search would take too long.
+const mostTiersOfToday = 12
+
 // A space has the schedules that are searched: tiers up to the oldest known age, then today's.
 type space struct {
 	model  *model
@@ -60,7 +63,7 @@ func newSpace(m *model, today *tiers.Schedule) *space {
 	}
 	s.every = ascending(every, math.Inf(1))
 	s.edges = ascending(edges, m.oldest)
-	s.most = max(MostTiers, len(today.Tiers()))
+	s.most = min(max(MostTiers, len(today.Tiers())), mostTiersOfToday)
 	for _, t := range s.every {
 		row := make([]float64, len(s.edges))
 		for i, edge := range s.edges {

@@ -60,9 +60,10 @@ func (a *Advice) learnedText() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nLearned from %.1f days, %s to %s: %s passes, %s records, %s attempts, %s recoveries.\n",
+	fmt.Fprintf(&b, "\nLearned from %.1f days, %s to %s: %s, %s, %s, %s.\n",
 		l.Days, inspect.When(*l.From), inspect.When(*l.To),
-		inspect.Thousands(l.Passes), inspect.Thousands(l.Records), inspect.Thousands(l.Attempts), inspect.Thousands(l.Recoveries))
+		many(l.Passes, "pass", "passes"), many(l.Records, "record", "records"), many(l.Attempts, "attempt", "attempts"),
+		many(l.Recoveries, "recovery", "recoveries"))
 	if l.Oldest == 0 {
 		return b.String()
 	}
@@ -85,6 +86,14 @@ func (a *Advice) learnedText() string {
 
 // almostNone is a share that is printed as 0.
 const almostNone = 0.0005
+
+// many returns a number with its noun.
+func many(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return inspect.Thousands(n) + " " + several
+}
 
 // stillBrokenRows returns the table of the shares that are still broken. Of the ages at which almost none is, it
 // has the first and the last.
@@ -113,7 +122,7 @@ func (a *Advice) table() []string {
 		rows.Add("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", p.Name,
 			between(f.CallsPerDay, thousands), between(f.InVainPerDay, thousands), thousands(f.Peak),
 			between(f.Wait.P50, roughly), between(f.Wait.P95, roughly), roughly(f.NewWait), recovery(f.Recovery),
-			between(f.LostPer1000, func(x float64) string { return fmt.Sprintf("%.1f", x) }))
+			between(f.LostPer1000, func(x float64) string { return fmt.Sprintf("%.1f", max(0, x)) }))
 	}
 	return rows
 }

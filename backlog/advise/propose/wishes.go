@@ -170,7 +170,7 @@ func (a *adviser) searchWait() Result {
 // contradiction returns what could be had instead of calls and a wait that contradict each other.
 func (a *adviser) contradiction(thatWait *choice) Result {
 	reason := fmt.Sprintf("--calls %s/h and --wait %s contradict each other: with that wait the fewest calls are %s",
-		number(a.wishes.CallsPerHour), tiers.FormatDuration(a.wishes.Wait), a.callsPerHour(thatWait.calls))
+		rounded(a.wishes.CallsPerHour), tiers.FormatDuration(a.wishes.Wait), a.callsPerHour(thatWait.calls))
 	proposals := []Proposal{thatWait.proposal("with that wait")}
 	if c := a.shortestWait(a.goal, a.mostCalls()); c != nil {
 		reason += fmt.Sprintf(", with these calls the shortest wait is %s", roundedDuration(c.wait))
@@ -190,7 +190,7 @@ func (a *adviser) searchCalls() Result {
 	if c == nil {
 		return a.impossible(a.limits(a.goal))
 	}
-	return a.impossible(fmt.Sprintf("--calls %s/h are too few: %s", number(a.wishes.CallsPerHour), a.fewestReason()),
+	return a.impossible(fmt.Sprintf("--calls %s/h are too few: %s", rounded(a.wishes.CallsPerHour), a.fewestReason()),
 		c.proposal("the fewest calls"))
 }
 
@@ -202,7 +202,7 @@ func (a *adviser) fewestReason() string {
 	}
 	lost := "with no more lost than today"
 	if a.wishes.Lost >= 0 {
-		lost = "with --lost " + number(a.wishes.Lost)
+		lost = "with --lost " + number(100*a.wishes.Lost) + "%"
 	}
 	fresh := "new records tried as soon as today"
 	if a.wishes.Fresh > 0 {
@@ -243,9 +243,48 @@ func (a *adviser) decide(c *choice, by gain) Result {
 		noise = noise && a.isNoise(p, fewerCalls) // as short a wait with fewer calls is better, too
 	}
 	if a.keepsWishes() && noise {
-		return a.keep(a.keepReason(p.Figures, by))
+		r := a.keep(a.keepReason(p.Figures, by))
+		r.Reasons = append(r.Reasons, a.hints(c.calls, by)...)
+		return r
 	}
-	return Result{Kind: Propose, Reasons: []string{a.gainReason(p.Figures)}, Proposals: []Proposal{a.today, p}}
+	r := Result{Kind: Propose, Reasons: []string{a.gainReason(p.Figures)}, Proposals: []Proposal{a.today, p}}
+	r.Reasons = append(r.Reasons, a.hints(c.calls, by)...)
+	return r
+}
+
+const (
+	// worthAHint is the share of the calls that a limit of today's costs if it is named.
+	worthAHint = 0.2
+	lostHint   = 0.02
+	freshHint  = 5 * time.Minute
+)
+
+// hints returns which limits that nobody asked for cost many calls: that no more are lost than today, and that
+// new records are tried as soon as today.
+func (a *adviser) hints(calls float64, by gain) (list []string) {
+	if by != fewerCalls {
+		return nil
+	}
+	g := a.goal
+	if a.wishes.Wait > 0 {
+		g.wait = a.wishes.Wait.Seconds()
+	}
+	add := func(flag string, relaxed goal) {
+		if c := a.fewestCalls(relaxed); c != nil && c.calls < calls*(1-worthAHint) {
+			list = append(list, fmt.Sprintf("with %s the fewest calls would be %s a day", flag, rounded(c.calls*a.perHour*24)))
+		}
+	}
+	if a.wishes.Lost < 0 && g.lost < lostHint {
+		relaxed := g
+		relaxed.lost = lostHint
+		add(fmt.Sprintf("--lost %s%% instead of today's %s%%", number(100*lostHint), rounded(100*g.lost)), relaxed)
+	}
+	if a.wishes.Fresh == 0 && g.new < freshHint.Seconds() {
+		relaxed := g
+		relaxed.new = freshHint.Seconds()
+		add(fmt.Sprintf("--fresh %s instead of today's %s", tiers.FormatDuration(freshHint), roundedDuration(g.new)), relaxed)
+	}
+	return list
 }
 
 // keepsWishes reports whether today is what was asked for.
