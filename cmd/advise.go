@@ -87,13 +87,16 @@ func runAdvise(o AdviseOptions, g *globalOptions) error {
 	if err != nil {
 		return err
 	}
+	learnedFrom := history.Table
+	m := advise.Fit(history)
+	history = nil // it is large, and the search needs memory, too
 	settings, _ := cfg.Policy.Settings.(retry.Settings) // nil for progressive
-	a, err := propose.Advise(advise.Fit(history), propose.Question{Schedule: cfg.Tiers, Settings: settings, Wishes: o.Wishes})
+	a, err := propose.Advise(m, propose.Question{Schedule: cfg.Tiers, Settings: settings, Wishes: o.Wishes})
 	if err != nil {
 		return err
 	}
-	if name := stateName(cfg); !sameTable(history.Table, name) {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("the passes are of the table %s, not of %s", inspect.Shown(history.Table), name))
+	if name := stateName(cfg); !sameTable(learnedFrom, name) {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("the passes are of the table %s, not of %s", inspect.Shown(learnedFrom), name))
 	}
 	if o.Plot != "" {
 		if err := picture.WriteFile(o.Plot, a.Plot); err != nil {

@@ -1,7 +1,6 @@
 package propose_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
 	"backlog/internal/testkit"
 	"backlog/tiers"
@@ -124,15 +122,6 @@ func TestReasons(t *testing.T) {
 		"almost none of the recoverable recover at these ages",
 		"nothing is known of records older than 14d",
 	})
-}
-
-// What is infinite is null.
-func TestWaitsAsJSON(t *testing.T) {
-	text, err := json.Marshal(propose.Waits{P50: advise.Estimate{Value: 1, Low: 0.5, High: 2}, P95: advise.Estimate{Value: math.Inf(1), Low: 3, High: math.Inf(1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Equal(t, "JSON", string(text), `{"p50":{"value":1,"low":0.5,"high":2},"p95":{"value":null,"low":3,"high":null}}`)
 }
 
 // A backlog is tried at the next tick of the narrowest tier that still takes its oldest record then.

@@ -4,8 +4,6 @@
 package propose
 
 import (
-	"encoding/json"
-	"math"
 	"time"
 
 	"backlog/backlog/advise"
@@ -38,39 +36,19 @@ type Inputs struct {
 
 // Figures are what a schedule costs and how long records wait under it. Times are in seconds.
 type Figures struct {
-	CallsPerDay  advise.Estimate `json:"calls_per_day"`
-	InVainPerDay advise.Estimate `json:"in_vain_per_day"` // calls that fail
-	Peak         float64         `json:"peak"`            // the most calls of one tick
-	Wait         Waits           `json:"wait_seconds"`
-	NewWait      float64         `json:"new_wait_seconds"` // the longest a new record waits for its first attempt
+	CallsPerDay  advise.Estimate
+	InVainPerDay advise.Estimate // calls that fail
+	Peak         float64         // the most calls of one tick
+	Wait         Waits
+	NewWait      float64 // the longest a new record waits for its first attempt
 	// Recovery is how long after the longest outage each record that it left behind was tried.
-	Recovery    float64         `json:"recovery_seconds"`
-	LostPer1000 advise.Estimate `json:"lost_per_1000"` // of the recoverable first failures
+	Recovery    float64
+	LostPer1000 advise.Estimate // of the recoverable first failures
 }
 
 // Waits are how long recoverable first failures wait although they could succeed. A lost one waits for
 // ever, so that a value may be +Inf.
 type Waits struct {
-	P50 advise.Estimate `json:"p50"`
-	P95 advise.Estimate `json:"p95"`
-}
-
-// MarshalJSON implements [json.Marshaler]. What is infinite is null.
-func (w Waits) MarshalJSON() ([]byte, error) {
-	type estimate struct {
-		Value *float64 `json:"value"`
-		Low   *float64 `json:"low"`
-		High  *float64 `json:"high"`
-	}
-	finite := func(x float64) *float64 {
-		if math.IsInf(x, 0) {
-			return nil
-		}
-		return &x
-	}
-	values := func(e advise.Estimate) estimate { return estimate{finite(e.Value), finite(e.Low), finite(e.High)} }
-	return json.Marshal(struct {
-		P50 estimate `json:"p50"`
-		P95 estimate `json:"p95"`
-	}{values(w.P50), values(w.P95)})
+	P50 advise.Estimate
+	P95 advise.Estimate
 }
