@@ -89,7 +89,7 @@ func runAdvise(o AdviseOptions, g *globalOptions) error {
 	}
 	learnedFrom := history.Table
 	m := advise.Fit(history)
-	history = nil // it is large, and the search needs memory, too
+	history = nil                                       // it is large, and the search needs memory, too
 	settings, _ := cfg.Policy.Settings.(retry.Settings) // nil for progressive
 	a, err := propose.Advise(m, propose.Question{Schedule: cfg.Tiers, Settings: settings, Wishes: o.Wishes})
 	if err != nil {
