@@ -112,6 +112,14 @@ func (c *Claim) LockWithin(ctx context.Context, name string, wait time.Duration,
 
 var errLockLost = errors.New("the lock is lost")
 
+// lossBy returns errLockLost in the words of the reason, if there is one.
+func lossBy(reason error) error {
+	if reason == nil {
+		return errLockLost
+	}
+	return Worded(reason.Error(), errLockLost, reason)
+}
+
 // lockLost reports whether ctx is done because a lock is lost.
 func lockLost(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLockLost) }
 
@@ -148,7 +156,7 @@ func WhileHeld(ctx context.Context, l Lock, now func() time.Time, lost func(erro
 			return false
 		}
 		if err != nil || killed.Err() != nil {
-			cancel(errLockLost) // before lost is called, which may take its time
+			cancel(lossBy(err)) // before lost is called, which may take its time
 			watch.Go(func() { lost(err) })
 			return false
 		}

@@ -1,6 +1,8 @@
 package backlog_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,6 +78,24 @@ func TestWhileHeldProbesAtOnce(t *testing.T) {
 		defer held.Release()
 		if held.Context().Err() == nil {
 			t.Error("want work under a lost lock to end before it begins")
+		}
+	})
+}
+
+// The context of a lost lock has the reason, too: whoever sees the end of the context may come before the callback.
+func TestLossHasItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker := &losable{Locker: memory.New(memory.Options{})}
+		lock, err := locker.TryLock(t.Context(), backlog.RunLock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := backlog.WhileHeld(t.Context(), lock, time.Now, func(error) {})
+		defer held.Release()
+		locker.lose(errBroken)
+		<-held.Context().Done()
+		if cause := context.Cause(held.Context()); !errors.Is(cause, errBroken) || cause.Error() != errBroken.Error() {
+			t.Errorf("want the cause %q, got %q", errBroken, cause)
 		}
 	})
 }
