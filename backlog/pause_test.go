@@ -10,6 +10,14 @@ import (
 	"backlog/backlog/memory"
 )
 
+// runPausable runs a loop of two tiers that keeps its state and can be paused.
+func runPausable(t *testing.T, b *bench, state *keeper, paused *atomic.Bool) (stop func()) {
+	l := b.loop(schedule(t, "1d 5m", "7d 20m"))
+	l.State = state
+	l.Engine.Paused = paused.Load
+	return start(t, l)
+}
+
 // A pause ends the pass under way when its running handlers have ended. The ticks that
 // come meanwhile are one pass after it, also for a daemon that starts in the pause.
 func TestPause(t *testing.T) {
@@ -18,11 +26,7 @@ func TestPause(t *testing.T) {
 		b.add(t, "NEW", 1, 10, time.Hour)
 		var paused atomic.Bool
 		state := new(keeper)
-		run := func() (stop func()) {
-			l := b.loop(schedule(t, "1d 5m", "7d 20m"))
-			l.State, l.Engine.Paused = state, paused.Load
-			return start(t, l)
-		}
+		run := func() (stop func()) { return runPausable(t, b, state, &paused) }
 		stop := run()
 		until(5*time.Minute + 12500*time.Millisecond)
 		paused.Store(true)
@@ -54,11 +58,7 @@ func TestPauseKeepsTicksApartFromThePassUnderWay(t *testing.T) {
 		b.add(t, "NEW", 1, 1, time.Hour)
 		var paused atomic.Bool
 		state := new(keeper)
-		run := func() (stop func()) {
-			l := b.loop(schedule(t, "1d 5m", "7d 20m"))
-			l.State, l.Engine.Paused = state, paused.Load
-			return start(t, l)
-		}
+		run := func() (stop func()) { return runPausable(t, b, state, &paused) }
 		until(19 * time.Minute)
 		stop := run()
 		until(22 * time.Minute)

@@ -71,7 +71,7 @@ func InputsOf(m *advise.Model) *Inputs {
 		Oldest:         m.Oldest,
 		LongestOutage:  m.LongestOutage(),
 		CallsPerSecond: m.CallsPerSecond,
-		Slots:          func(age float64) *Slots { return (*Slots)(m.Slots(seconds(age))) },
+		Slots:          func(age float64) *advise.Slots { return m.Slots(seconds(age)) },
 	}
 	for _, drawn := range m.Drawn() {
 		in.Drawn = append(in.Drawn, drawn)
@@ -173,7 +173,7 @@ const (
 
 // A doubt is a figure that is not known well enough.
 type doubt struct {
-	reason string  // "": there is none
+	reason string  // "": no doubt
 	factor float64 // by how much its interval is too wide
 }
 
@@ -208,7 +208,7 @@ func doubtOf(f Figures) doubt {
 var margins = []float64{0, 0.01, 0.02, 0.03}
 
 // searchSurely looks for what is best and known well enough. Where just about 5 % wait longer, a few records decide
-// whether the wait of 95 % is that of one tier or of the next: then fewer are allowed to wait longer.
+// whether the wait of 95 % comes from one tier or from the next: then fewer are allowed to wait longer.
 func (q Question) searchSurely(in *Inputs) (r Result, first doubt, err error) {
 	for _, margin := range margins {
 		q.Wishes.margin = margin

@@ -18,7 +18,7 @@ func BenchmarkSearch(b *testing.B) {
 		for range 200 {
 			in.Drawn = append(in.Drawn, in.Broken)
 		}
-		b.Run(w.name, func(b *testing.B) {
+		b.Run(w.Name, func(b *testing.B) {
 			for b.Loop() {
 				propose.Search(in, today, propose.Wishes{Lost: -1})
 				propose.Frontier(in, today, propose.Wishes{Lost: -1})
@@ -37,7 +37,7 @@ func BenchmarkSearchPolicy(b *testing.B) {
 			for range 200 {
 				in.Drawn = append(in.Drawn, in.Broken)
 			}
-			b.Run(today.Keeps().Name+" "+w.name, func(b *testing.B) {
+			b.Run(today.Keeps().Name+" "+w.Name, func(b *testing.B) {
 				for b.Loop() {
 					if _, err := propose.SearchPolicy(in, s, today, propose.Wishes{Lost: -1}); err != nil {
 						b.Fatal(err)

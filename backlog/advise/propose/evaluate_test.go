@@ -10,6 +10,7 @@ import (
 
 	"backlog/backlog/advise/propose"
 	"backlog/internal/testkit"
+	"backlog/internal/worlds"
 	"backlog/tiers"
 )
 
@@ -41,7 +42,7 @@ func TestEvaluateIsPlayed(t *testing.T) {
 				continue
 			}
 			w := world{truth, []float64{0, 0.05, 0.5}[i%3]}
-			t.Run(name+" "+truth.name, func(t *testing.T) {
+			t.Run(name+" "+truth.Name, func(t *testing.T) {
 				t.Parallel()
 				oldest := s.Widest().MaxAge
 				f := propose.Evaluate(w.inputs(oldest), s)
@@ -79,7 +80,7 @@ func (w world) checkWaits(t *testing.T, p *play, share, value float64) {
 	if w.slots != nil {
 		blur += 300
 	}
-	value = min(value, never/2) // longer wait those who are lost
+	value = min(value, worlds.Never/2) // longer wait those who are lost
 	chance := 4 * math.Sqrt(share*(1-share)/float64(len(p.waits)))
 	low := p.longer(value + blur)
 	high := p.longer(value - blur)
@@ -90,7 +91,7 @@ func (w world) checkWaits(t *testing.T, p *play, share, value float64) {
 
 // longer returns the share of the waits that are longer.
 func (p *play) longer(than float64) float64 {
-	i, _ := slices.BinarySearch(p.waits, math.Nextafter(than, never*2))
+	i, _ := slices.BinarySearch(p.waits, math.Nextafter(than, worlds.Never*2))
 	return float64(len(p.waits)-i) / float64(len(p.waits))
 }
 
@@ -156,7 +157,7 @@ func TestIntervals(t *testing.T) {
 		s := testkit.Schedule(t, list...)
 		in := world{truths[0], 0.05}.inputs(14 * day)
 		for i := range 101 {
-			w := world{weibull("", 1, (1.5+float64(i)/100)*hour), 0.05}
+			w := world{truth{Truth: worlds.Weibull("", 1, (1.5+float64(i)/100)*hour)}, 0.05}
 			in.Drawn = append(in.Drawn, w.inputs(14*day).Broken)
 		}
 		f := propose.Evaluate(in, s)

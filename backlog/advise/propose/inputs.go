@@ -12,12 +12,6 @@ import (
 // A Curve returns the share of all records that are broken at an age in seconds. It never rises.
 type Curve func(age float64) float64
 
-// SlotsPerDay is into how many slots of equal length a day in UTC is divided.
-const SlotsPerDay = 288
-
-// Slots have the share of the recoveries at some age that come in each slot of a day. Their sum is 1.
-type Slots [SlotsPerDay]float64
-
 // Inputs are what the figures of a schedule are computed from. They must not change during a search.
 type Inputs struct {
 	PerHour float64 // records inserted
@@ -28,7 +22,7 @@ type Inputs struct {
 	Oldest time.Duration
 	// Slots returns when in a day records of an age in seconds recover. It is asked once for each band of
 	// [advise.Edges], about an age in it. nil, also of the function: at any time.
-	Slots func(age float64) *Slots
+	Slots func(age float64) *advise.Slots
 
 	LongestOutage  time.Duration // 0: there was none
 	CallsPerSecond float64       // of a pass under way; 0: it is not known

@@ -8,7 +8,7 @@ import (
 
 const (
 	day         = 24 * 60 * 60.0 // seconds
-	slotSeconds = day / SlotsPerDay
+	slotSeconds = day / advise.SlotsPerDay
 )
 
 // A phase is how long it takes from a recovery to the next of the ticks that come at each whole multiple of
@@ -24,7 +24,7 @@ type phase struct {
 
 // newPhase returns the phase of recoveries that come in a day as slots say. Within a slot any time
 // is as likely, and so it is if the interval and a day are no multiples of each other.
-func newPhase(slots *Slots, every float64) *phase {
+func newPhase(slots *advise.Slots, every float64) *phase {
 	p := &phase{every: every, mean: every / 2}
 	divides := math.Mod(day, every) == 0 || math.Mod(every, day) == 0
 	if slots == nil || every <= slotSeconds || math.Mod(every, slotSeconds) != 0 || !divides {
@@ -32,10 +32,10 @@ func newPhase(slots *Slots, every float64) *phase {
 	}
 	n := int(every / slotSeconds)
 	p.bins = make([]float64, n)
-	days := max(1, n/SlotsPerDay)
+	days := max(1, n/advise.SlotsPerDay)
 	for d := range days {
 		for slot, share := range slots {
-			p.bins[n-1-(d*SlotsPerDay+slot)%n] += share / float64(days)
+			p.bins[n-1-(d*advise.SlotsPerDay+slot)%n] += share / float64(days)
 		}
 	}
 	p.above = make([]float64, n+1)
@@ -69,7 +69,7 @@ func beyond(bin int, than float64) float64 {
 // A group has the ages whose recoveries come at the same times of a day.
 type group struct {
 	low, high float64
-	slots     *Slots
+	slots     *advise.Slots
 	phases    map[float64]*phase // by interval
 }
 
@@ -110,7 +110,7 @@ func newGroups(in *Inputs) []*group {
 	return list
 }
 
-func sameSlots(a, b *Slots) bool {
+func sameSlots(a, b *advise.Slots) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

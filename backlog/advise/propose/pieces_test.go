@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/backlog/advise"
 	"backlog/tiers"
 )
 
@@ -34,7 +35,7 @@ func TestTable(t *testing.T) {
 
 // Recoveries in the five minutes until eight o'clock wait for ticks as the clock says.
 func TestPhase(t *testing.T) {
-	slots := new(Slots)
+	slots := new(advise.Slots)
 	slots[8*12-1] = 1
 	for _, c := range []struct {
 		every, mean float64

@@ -73,7 +73,7 @@ func TestPolicyIsPlayed(t *testing.T) {
 				continue
 			}
 			w := world{truth, []float64{0, 0.05, 0.5}[(i+j)%3]}
-			t.Run(p.Name+" "+w.name, func(t *testing.T) {
+			t.Run(p.Name+" "+w.Name, func(t *testing.T) {
 				t.Parallel()
 				f := propose.EvaluatePolicy(w.inputs(7*day), s, p)
 				played := w.playPolicy(s, p, records, 7*day)
@@ -108,7 +108,7 @@ func TestPolicyMoney(t *testing.T) {
 			wishes := propose.Wishes{Lost: 0.03, Wait: 2 * time.Hour}
 			r, err := propose.SearchPolicy(in, s, today, wishes)
 			if err != nil || r.Kind != propose.Propose {
-				t.Errorf("%s: %s, %q, %v", w.name, r.Kind, r.Reasons, err)
+				t.Errorf("%s: %s, %q, %v", w.Name, r.Kind, r.Reasons, err)
 				continue
 			}
 			got := r.Proposals[1]
@@ -116,13 +116,13 @@ func TestPolicyMoney(t *testing.T) {
 			slices.Sort(p.waits)
 			late := p.longer(wishes.Wait.Seconds())
 			lost := float64(p.lost) / float64(p.recoverable)
-			t.Logf("%s: %s, %.0f calls a day, %.3f late, %.4f lost", w.name, got.Policy, got.Figures.CallsPerDay.Value, late, lost)
+			t.Logf("%s: %s, %.0f calls a day, %.3f late, %.4f lost", w.Name, got.Policy, got.Figures.CallsPerDay.Value, late, lost)
 			if late > 0.065 || lost > wishes.Lost+0.005 {
-				t.Errorf("%s: %s: %v are late, %v lost", w.name, got.Policy, late, lost)
+				t.Errorf("%s: %s: %v are late, %v lost", w.Name, got.Policy, late, lost)
 			}
 			best := bestSettings(t, in, s, today, wishes)
 			if calls := got.Figures.CallsPerDay.Value; calls > 1.03*best {
-				t.Errorf("%s: %s has %v calls a day, the best %v", w.name, got.Policy, calls, best)
+				t.Errorf("%s: %s has %v calls a day, the best %v", w.Name, got.Policy, calls, best)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
 	"backlog/internal/testkit"
 	"backlog/internal/worlds"
@@ -100,7 +101,7 @@ func TestMoney(t *testing.T) {
 	for _, truth := range truths {
 		for _, poison := range poisons {
 			w := world{truth, poison}
-			t.Run(fmt.Sprintf("%s, poison %v", w.name, poison), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, poison %v", w.Name, poison), func(t *testing.T) {
 				t.Parallel()
 				w.spend(t, today, oldest, records)
 			})
@@ -202,7 +203,7 @@ func TestNoWishes(t *testing.T) {
 				f := p.Figures
 				if f.LostPer1000.Value > before.LostPer1000.Value+1e-4 || f.NewWait > before.NewWait {
 					t.Errorf("%s: %s loses %v instead of %v of 1000, new records wait %v instead of %v",
-						w.name, p.Name, f.LostPer1000.Value, before.LostPer1000.Value, f.NewWait, before.NewWait)
+						w.Name, p.Name, f.LostPer1000.Value, before.LostPer1000.Value, f.NewWait, before.NewWait)
 				}
 				limits := map[string]bool{
 					"today's calls":  f.CallsPerDay.Value <= before.CallsPerDay.Value*1.000001,
@@ -211,10 +212,10 @@ func TestNoWishes(t *testing.T) {
 				}
 				if !limits[p.Name] {
 					t.Errorf("%s: %s has %v calls a day and waits %v, today %v and %v",
-						w.name, p.Name, f.CallsPerDay.Value, f.Wait.P95.Value, before.CallsPerDay.Value, before.Wait.P95.Value)
+						w.Name, p.Name, f.CallsPerDay.Value, f.Wait.P95.Value, before.CallsPerDay.Value, before.Wait.P95.Value)
 				}
 				if widest := p.Tiers[len(p.Tiers)-1].MaxAge; today.Widest().MaxAge > in.Oldest && widest != today.Widest().MaxAge {
-					t.Errorf("%s: %s ends at %v", w.name, p.Name, widest)
+					t.Errorf("%s: %s ends at %v", w.Name, p.Name, widest)
 				}
 			}
 		}
@@ -256,14 +257,14 @@ func TestExtremes(t *testing.T) {
 		"a step":           func(age float64) float64 { return min(1, max(0, 1e6-age)) },
 		"usual":            world{truths[3], 0.05}.inputs(day).Broken,
 	}
-	slots := new(propose.Slots)
+	slots := new(advise.Slots)
 	slots[0] = 1
 	for name, s := range schedules {
 		for what, curve := range curves {
 			for _, oldest := range []time.Duration{0, day, 480 * day} {
 				in := &propose.Inputs{PerHour: 10, Broken: curve, Drawn: []propose.Curve{curve}, Oldest: oldest, LongestOutage: time.Hour, CallsPerSecond: 1}
 				if oldest == day {
-					in.Slots = func(float64) *propose.Slots { return slots }
+					in.Slots = func(float64) *advise.Slots { return slots }
 				}
 				for _, w := range []propose.Wishes{{Lost: -1}, {Lost: 0, Wait: time.Hour, CallsPerHour: 20}} {
 					r := propose.Search(in, s, w)
@@ -290,7 +291,7 @@ func TestMoneyOfLearned(t *testing.T) {
 	}
 	for i, truth := range truths {
 		for _, poison := range poisons {
-			t.Run(fmt.Sprintf("%s, poison %v", truth.name, poison), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, poison %v", truth.Name, poison), func(t *testing.T) {
 				t.Parallel()
 				for seed := range seeds {
 					played := worlds.New(worlds.Truths[i], poison, seed+1).WithOutages()

@@ -53,7 +53,7 @@ func TestSimulationAgrees(t *testing.T) {
 			{"calls in vain", float64(failed) / (days - 1), want.InVainPerDay.Value},
 		} {
 			if math.Abs(x.got/x.want-1) > 0.02 {
-				t.Errorf("%s: %.0f %s a day, not %.0f", truth.name, x.got, x.name, x.want)
+				t.Errorf("%s: %.0f %s a day, not %.0f", truth.Name, x.got, x.name, x.want)
 			}
 		}
 	}

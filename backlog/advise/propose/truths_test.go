@@ -9,6 +9,7 @@ import (
 	"backlog/backlog"
 	"backlog/backlog/advise"
 	"backlog/backlog/advise/propose"
+	"backlog/internal/worlds"
 	"backlog/tiers"
 )
 
@@ -21,39 +22,18 @@ const (
 	perHour = 2000 / 24.0
 )
 
-// A truth is how long broken records stay broken, in seconds.
+// A truth is one of [worlds.Truths], with when in a day its recoveries come.
 type truth struct {
-	name    string
-	draw    func(r *rand.Rand, inserted float64) float64
-	survive func(age float64) float64
-	slots   func(age float64) *propose.Slots
-}
-
-// weibull is exponential with the shape 1.
-func weibull(name string, shape, scale float64) truth {
-	return truth{
-		name:    name,
-		draw:    func(r *rand.Rand, _ float64) float64 { return scale * math.Pow(r.ExpFloat64(), 1/shape) },
-		survive: func(age float64) float64 { return math.Exp(-math.Pow(age/scale, shape)) },
-	}
+	worlds.Truth
+	slots func(age float64) *advise.Slots
 }
 
 var truths = []truth{
-	weibull("exponential 2h", 1, 2*hour),
-	weibull("exponential 10m", 1, 10*minute),
-	weibull("Weibull 1h", 0.5, hour),
-	weibull("Weibull 1d", 0.5, oneDay),
-	{
-		name: "next morning",
-		draw: func(r *rand.Rand, inserted float64) float64 {
-			if r.Float64() < 0.5 {
-				return 5 * minute * r.ExpFloat64()
-			}
-			return math.Mod(8*hour-math.Mod(inserted, oneDay)+oneDay, oneDay)
-		},
-		survive: func(age float64) float64 { return morningMinutes(age) + morning(age) },
-		slots:   morningSlots,
-	},
+	{Truth: worlds.Truths[0]},
+	{Truth: worlds.Truths[1]},
+	{Truth: worlds.Truths[2]},
+	{Truth: worlds.Truths[3]},
+	{Truth: worlds.Truths[4], slots: morningSlots},
 }
 
 // morningMinutes and morning are the two halves of "next morning".
@@ -62,7 +42,7 @@ func morningMinutes(age float64) float64 { return math.Exp(-age/(5*minute)) / 2 
 func morning(age float64) float64 { return max(0, 1-age/oneDay) / 2 }
 
 // morningSlots has the second half of the recoveries in the five minutes until 8:00.
-func morningSlots(age float64) *propose.Slots {
+func morningSlots(age float64) *advise.Slots {
 	low := 0.0
 	high := 0.0
 	for _, edge := range advise.Edges {
@@ -77,9 +57,9 @@ func morningSlots(age float64) *propose.Slots {
 	if math.IsNaN(share) {
 		return nil
 	}
-	s := new(propose.Slots)
+	s := new(advise.Slots)
 	for i := range s {
-		s[i] = (1 - share) / propose.SlotsPerDay
+		s[i] = (1 - share) / advise.SlotsPerDay
 	}
 	s[8*12-1] += share
 	return s
@@ -94,7 +74,7 @@ type world struct {
 func (w world) inputs(oldest time.Duration) *propose.Inputs {
 	in := &propose.Inputs{
 		PerHour: perHour,
-		Broken:  func(age float64) float64 { return broken * (w.poison + (1-w.poison)*w.survive(age)) },
+		Broken:  func(age float64) float64 { return broken * (w.poison + (1-w.poison)*w.Survive(age)) },
 		Oldest:  oldest,
 	}
 	if w.slots != nil {
@@ -105,17 +85,15 @@ func (w world) inputs(oldest time.Duration) *propose.Inputs {
 
 var origin = float64(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Unix())
 
-const never = 1e12
-
 // recovers draws the age at which a record recovers; 0: it is not broken.
 func (w world) recovers(r *rand.Rand, inserted float64) float64 {
 	switch {
 	case r.Float64() >= broken:
 		return 0
 	case r.Float64() < w.poison:
-		return never
+		return worlds.Never
 	}
-	return w.draw(r, inserted)
+	return w.Draw(r, inserted)
 }
 
 // A play has what happened to records.
@@ -157,7 +135,7 @@ func (w world) playPolicy(s *tiers.Schedule, policy *backlog.Policy, n int, olde
 				if recoverable {
 					p.recoverable++
 					p.lost++
-					p.waits = append(p.waits, never)
+					p.waits = append(p.waits, worlds.Never)
 				}
 				break
 			}
@@ -213,7 +191,7 @@ func (w world) playPeak(s *tiers.Schedule) float64 {
 		}
 		share := 1.0
 		if before > 0 {
-			share = broken * (w.poison + (1-w.poison)*w.survive(before))
+			share = broken * (w.poison + (1-w.poison)*w.Survive(before))
 		}
 		calls += share * weight
 	}

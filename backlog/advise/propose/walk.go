@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"backlog/backlog/advise"
 	"backlog/tiers"
 )
 
@@ -304,7 +305,7 @@ func (m *model) newCurveOf(inserted float64) *curveOf {
 		}
 		recovered := m.table.at(age) - m.table.at(end)
 		if slots := m.groups[g].slots; slots != nil {
-			recovered *= slots[slot%SlotsPerDay] * SlotsPerDay
+			recovered *= slots[slot%advise.SlotsPerDay] * advise.SlotsPerDay
 		}
 		broken = max(0, broken-recovered)
 		c.ends = append(c.ends, broken)
