@@ -187,6 +187,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 		interrupted = true
 		x.Memory = nil
 	}
+	if x.outcome == Snoozed && !x.writesRow() {
+		e.snooze(x.tier, j.hash, x.snoozedUntil) // before the claim ends, so that no other pass takes it
+	}
 	a := attempt{ending: x, job: j, run: r}
 	settles := r.countEnded(&a, interrupted)
 	switch {
@@ -232,9 +235,13 @@ func (r *run) countEnded(a *attempt, interrupted bool) (settles bool) {
 	case a.outcome == Skipped:
 		r.report.Skipped++
 		settles = a.Memory != nil
+	case a.outcome == Snoozed && !a.writesRow():
+		r.report.Snoozed++
+		settles = false
 	}
 	end := planEnds[a.outcome]
-	if interrupted {
+	keepsPlace := interrupted || a.outcome == Snoozed && !settles
+	if keepsPlace {
 		end = plan.EndKeptPlace
 	}
 	if r.plan.CountEnd(a.lane.lane, end) {
@@ -257,6 +264,7 @@ var planEnds = [...]plan.End{
 	Rejected:   plan.EndNeutral,
 	Skipped:    plan.EndKeptPlace,
 	HandedOver: plan.EndNeutral,
+	Snoozed:    plan.EndNeutral,
 }
 
 // countDispatched counts a record that was given to the handler. r.mu must be held.

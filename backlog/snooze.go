@@ -1,0 +1,112 @@
+package backlog
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"backlog/tiers"
+)
+
+// ParseSnooze returns how long a handler snoozes a record, by a value as every kind of handler
+// writes it: seconds as a number, or a text of seconds, of a duration such as 90m or 3d, or of a time
+// by RFC 3339. A time that has passed is 0, and what is longer than [MaxSnooze] is that.
+func ParseSnooze(value any, now time.Time) (time.Duration, error) {
+	if number, ok := value.(float64); ok { // of JSON
+		value = strconv.FormatFloat(number, 'f', -1, 64)
+	}
+	text, _ := value.(string)
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0, errors.New("it says no time; " + snoozeHint)
+	}
+	wait, ok := snoozeWait(text, now)
+	if !ok {
+		return 0, fmt.Errorf("%.100q is no time; %s", text, snoozeHint)
+	}
+	return min(wait, MaxSnooze), nil
+}
+
+// snoozeHint says how a snooze is written.
+const snoozeHint = "write seconds, a duration such as 90m or 3d, or a time such as 2027-01-31T08:00:00Z"
+
+// snoozeWait reads each of the notations of [ParseSnooze].
+func snoozeWait(text string, now time.Time) (wait time.Duration, ok bool) {
+	isNumber := strings.Trim(text, "0123456789.") == ""
+	if isNumber {
+		seconds, err := strconv.ParseFloat(text, 64)
+		return time.Duration(min(seconds, MaxSnooze.Seconds()) * float64(time.Second)), err == nil
+	}
+	if at, err := time.Parse(time.RFC3339, strings.ToUpper(text)); err == nil {
+		return max(0, at.Sub(now)), true
+	}
+	wait, err := tiers.ParseDuration(text)
+	return wait, err == nil && wait >= 0
+}
+
+// snoozes remembers until when records are snoozed, by the hashes of their keys, where the store
+// keeps no such time. It forgets the oldest when it is full. Its methods may be called concurrently.
+type snoozes struct {
+	until     *lru.Cache[uint64, time.Time]
+	forgotten atomic.Bool // one was, before it was over
+}
+
+func newSnoozes() *snoozes {
+	s := new(snoozes)
+	s.until, _ = lru.New[uint64, time.Time](maxRemembered) // an error would be a size of 0
+	return s
+}
+
+// add remembers a snooze. It reports whether another one had to be forgotten for the first time.
+func (s *snoozes) add(hash uint64, until time.Time) (forgetsFirst bool) {
+	forgets := s.until.Add(hash, until)
+	return forgets && s.forgotten.CompareAndSwap(false, true)
+}
+
+// at returns until when the record is snoozed at the time now, zero if it is not.
+func (s *snoozes) at(hash uint64, now time.Time) time.Time {
+	until, ok := s.until.Peek(hash)
+	switch {
+	case !ok:
+		return time.Time{}
+	case until.After(now):
+		return until
+	}
+	s.until.Remove(hash)
+	return time.Time{}
+}
+
+// errForgotten says what it means that a snooze is forgotten.
+var errForgotten = errors.New("their records are tried again before their time; map table.eligible, so that rows keep it")
+
+// snooze keeps in memory until when a record is snoozed that no row keeps.
+func (e *Engine) snooze(tier string, hash uint64, until time.Time) {
+	if e.snoozed.add(hash, until) {
+		e.emit(Event{Kind: SnoozesForgotten, Tier: tier, N: maxRemembered, Err: fmt.Errorf("more than %d records are snoozed in memory: %w", maxRemembered, errForgotten)})
+	}
+}
+
+// keepsSnooze reports whether the store keeps a snooze of the record in its row.
+func (e *Engine) keepsSnooze(r *Record) bool {
+	s, ok := e.Store.(Snoozer)
+	return ok && s.KeepsSnooze(r)
+}
+
+// SnoozedUntil returns until when this process does not try the record with the key, as it
+// remembers itself; zero if it remembers nothing. What rows keep is not known here.
+func (e *Engine) SnoozedUntil(k Key) time.Time {
+	e.init()
+	return e.snoozed.at(k.Hash(), e.Now())
+}
+
+// Snoozes returns how many snoozes this process remembers that no row keeps, at most 100,000.
+// Some may be over.
+func (e *Engine) Snoozes() int {
+	e.init()
+	return e.snoozed.until.Len()
+}
