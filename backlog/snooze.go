@@ -84,9 +84,10 @@ func (s *snoozes) at(hash uint64, now time.Time) time.Time {
 // errForgotten says what it means that a snooze is forgotten.
 var errForgotten = errors.New("their records are tried again before their time; map table.eligible, so that rows keep it")
 
-// snooze keeps in memory until when a record is snoozed that no row keeps.
+// snooze keeps in memory until when a record is snoozed that no row keeps. A queue does not give the
+// same record again.
 func (e *Engine) snooze(tier string, hash uint64, until time.Time) {
-	if e.snoozed.add(hash, until) {
+	if e.queue == nil && e.snoozed.add(hash, until) {
 		e.emit(Event{Kind: SnoozesForgotten, Tier: tier, N: maxRemembered, Err: fmt.Errorf("more than %d records are snoozed in memory: %w", maxRemembered, errForgotten)})
 	}
 }
@@ -104,9 +105,15 @@ func (e *Engine) SnoozedUntil(k Key) time.Time {
 	return e.snoozed.at(k.Hash(), e.Now())
 }
 
-// Snoozes returns how many snoozes this process remembers that no row keeps, at most 100,000.
-// Some may be over.
-func (e *Engine) Snoozes() int {
+// Snoozes returns how many records this process does not try yet, as it remembers itself, at most
+// 100,000.
+func (e *Engine) Snoozes() (n int) {
 	e.init()
-	return e.snoozed.until.Len()
+	now := e.Now()
+	for _, until := range e.snoozed.until.Values() {
+		if until.After(now) {
+			n++
+		}
+	}
+	return n
 }

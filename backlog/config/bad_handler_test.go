@@ -117,7 +117,7 @@ var badHandlers = badFiles{
 	"http-unknown-key": {
 		"1: handler.http: has no url; add url: https://example.com/orders",
 		"1: handler.http.uri: unknown key; did you mean url?",
-		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, secret, secret_file, success, url",
+		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, retry_after, secret, secret_file, success, url",
 	},
 	"http-url-begins":       {"1: handler.http.url: begins with a {column}, which must be the whole url or stand behind https://; write one such as https://example.com/orders"},
 	"http-url-brace":        {"1: handler.http.url: has a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant"},
