@@ -214,7 +214,9 @@ func (v *visit) resolve() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = ask(v, askTimeout, func(ctx context.Context) (any, error) { return nil, v.backlog.Resolve(ctx, Resolution{o.UID, o.Outcome, o.Reason, o.Snooze}) })
+	_, err = ask(v, askTimeout, func(ctx context.Context) (any, error) {
+		return nil, v.backlog.Resolve(ctx, Resolution{o.UID, o.Outcome, o.Reason, o.Snooze})
+	})
 	err = v.logAction("resolve", err, "uid", clip(o.UID), "as", o.Outcome)
 	return map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true}, err
 }
