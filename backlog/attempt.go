@@ -170,6 +170,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if interrupted { // the stop ended the handler: that says nothing about the record
 		x.outcome = Skipped
 	}
+	if snooze, asks := SnoozeOf(err); asks && !snooze.After(now).After(now) { // it is over already
+		x.outcome = Skipped
+	}
 	answerable := j.before != nil && j.rec.Memory.UID != ""
 	if x.outcome == HandedOver && !answerable {
 		x.outcome = Errored

@@ -16,7 +16,8 @@ type ending struct {
 	death       death   // how far that has come
 	reason      error   // why nothing is to be written, or was; nil: the outcome is written
 
-	snoozedUntil time.Time // of a Snoozed outcome
+	snooze       SnoozeTime // of a Snoozed answer
+	snoozedUntil time.Time  // of a Snoozed outcome
 }
 
 // writesRow reports whether the outcome changes its row. One that counts no attempt may not.
@@ -31,8 +32,8 @@ func (e *Engine) conclude(ctx context.Context, x *ending, err error, took time.D
 		x.Error = err.Error()
 	}
 	if x.outcome == Snoozed {
-		wait, _ := SnoozeOf(err)
-		x.snoozedUntil = x.At.Add(wait)
+		t, _ := SnoozeOf(err)
+		x.snoozedUntil = t.After(x.At)
 	}
 	if x.outcome != HandedOver {
 		e.planSettlement(x)

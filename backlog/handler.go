@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-
-	"backlog/tiers"
 )
 
 // A Handler processes one record: calls a service, sends a mail, ships an
@@ -282,24 +280,29 @@ const MaxSnooze = 366 * 24 * time.Hour
 //
 // Where the store keeps it, see [Snoozer], every process keeps to it, also after a restart.
 // Otherwise this process does, for the last 100,000 records of which it knows.
-func Snooze(wait time.Duration, err error) error {
-	wait = min(max(0, wait), MaxSnooze)
-	return &snoozeRequest{cmp.Or(err, fmt.Errorf("snoozed for %s", tiers.FormatDuration(wait))), wait}
+func Snooze(wait time.Duration, err error) error { return SnoozeTime{For: wait}.Snooze(err) }
+
+// SnoozeUntil is [Snooze] until a time. One that has passed is a Skip.
+func SnoozeUntil(at time.Time, err error) error { return SnoozeTime{Until: at}.Snooze(err) }
+
+// Snooze returns what [Snooze] or [SnoozeUntil] returns.
+func (t SnoozeTime) Snooze(err error) error {
+	return &snoozeRequest{cmp.Or(err, errors.New("snoozed "+t.String())), t}
 }
 
 type snoozeRequest struct {
 	error
-	wait time.Duration
+	time SnoozeTime
 }
 
 func (s *snoozeRequest) Unwrap() error { return s.error }
 
-// SnoozeOf returns the wait that a handler's error asks for, and whether it asks for one.
-func SnoozeOf(err error) (wait time.Duration, asks bool) {
+// SnoozeOf returns the snooze that a handler's error asks for, and whether it asks for one.
+func SnoozeOf(err error) (t SnoozeTime, asks bool) {
 	if s, ok := errors.AsType[*snoozeRequest](err); ok {
-		return s.wait, true
+		return s.time, true
 	}
-	return 0, false
+	return t, false
 }
 
 // Unstarted returns an error by which a handler says that it could not even
@@ -325,11 +328,11 @@ func (w *worded) Unwrap() []error { return w.causes }
 
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {
-	wait, snoozes := SnoozeOf(err)
+	snooze, snoozes := SnoozeOf(err)
 	switch {
 	case err == nil:
 		return Succeeded
-	case snoozes && wait > 0:
+	case snoozes && !snooze.isNone():
 		return Snoozed
 	case snoozes, errors.Is(err, Skip):
 		return Skipped

@@ -13,40 +13,77 @@ import (
 	"backlog/tiers"
 )
 
-// ParseSnooze returns how long a handler snoozes a record, by a value as every kind of handler
-// writes it: seconds as a number, or a text of seconds, of a duration such as 90m or 3d, or of a time
-// by RFC 3339. A time that has passed is 0, and what is longer than [MaxSnooze] is that.
-func ParseSnooze(value any, now time.Time) (time.Duration, error) {
+// A SnoozeTime says until when a record is snoozed: until a time if that is set, or else for a while
+// after the end of the attempt.
+type SnoozeTime struct {
+	For   time.Duration
+	Until time.Time
+}
+
+// isNone reports whether it is for no time at all.
+func (t SnoozeTime) isNone() bool { return t.Until.IsZero() && t.For <= 0 }
+
+// After returns until when a record is snoozed whose attempt has ended at that time: at most for
+// [MaxSnooze].
+func (t SnoozeTime) After(end time.Time) time.Time {
+	longest := end.Add(MaxSnooze)
+	until := t.Until
+	if until.IsZero() {
+		until = end.Add(min(t.For, MaxSnooze))
+	}
+	if until.After(longest) {
+		return longest
+	}
+	return until
+}
+
+// String returns "for 1h30m" or "until 2027-01-31T08:00:00Z".
+func (t SnoozeTime) String() string {
+	if t.Until.IsZero() {
+		return "for " + tiers.FormatDuration(t.For)
+	}
+	return "until " + TimeText(t.Until)
+}
+
+// ParseSnooze reads until when a handler snoozes a record, by a value as every kind of handler writes
+// it: seconds as a number, or a text of seconds, of a duration such as 90m or 3d, or of a time by
+// RFC 3339.
+func ParseSnooze(value any) (SnoozeTime, error) {
 	if number, ok := value.(float64); ok { // of JSON
 		value = strconv.FormatFloat(number, 'f', -1, 64)
 	}
 	text, _ := value.(string)
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return 0, errors.New("it says no time; " + snoozeHint)
+		return SnoozeTime{}, errors.New("it says no time; " + snoozeHint)
 	}
-	wait, ok := snoozeWait(text, now)
+	t, ok := snoozeTime(text)
 	if !ok {
-		return 0, fmt.Errorf("%.100q is no time; %s", text, snoozeHint)
+		return SnoozeTime{}, fmt.Errorf("%.100q is no time; %s", text, snoozeHint)
 	}
-	return min(wait, MaxSnooze), nil
+	return t, nil
 }
 
 // snoozeHint says how a snooze is written.
 const snoozeHint = "write seconds, a duration such as 90m or 3d, or a time such as 2027-01-31T08:00:00Z"
 
-// snoozeWait reads each of the notations of [ParseSnooze].
-func snoozeWait(text string, now time.Time) (wait time.Duration, ok bool) {
+// snoozeTime reads each of the notations of [ParseSnooze].
+func snoozeTime(text string) (t SnoozeTime, ok bool) {
 	isNumber := strings.Trim(text, "0123456789.") == ""
 	if isNumber {
 		seconds, err := strconv.ParseFloat(text, 64)
-		return time.Duration(min(seconds, MaxSnooze.Seconds()) * float64(time.Second)), err == nil
+		t.For = time.Duration(min(seconds, MaxSnooze.Seconds()) * float64(time.Second))
+		isTooLarge := errors.Is(err, strconv.ErrRange)
+		return t, err == nil || isTooLarge
 	}
-	if at, err := time.Parse(time.RFC3339, strings.ToUpper(text)); err == nil {
-		return max(0, at.Sub(now)), true
+	if at, err := time.Parse(time.RFC3339, strings.ToUpper(text)); err == nil && !at.IsZero() {
+		return SnoozeTime{Until: at}, true
 	}
 	wait, err := tiers.ParseDuration(text)
-	return wait, err == nil && wait >= 0
+	if err != nil || wait < 0 {
+		return SnoozeTime{}, false
+	}
+	return SnoozeTime{For: wait}, true
 }
 
 // snoozes remembers until when records are snoozed, by the hashes of their keys, where the store

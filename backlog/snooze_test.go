@@ -33,30 +33,34 @@ func TestSnoozeIsAnOutcome(t *testing.T) {
 	testkit.Equal(t, "outcome of a negative one", backlog.OutcomeOf(backlog.Snooze(-1, nil)), backlog.Skipped)
 	testkit.Equal(t, "text", backlog.Snooze(90*time.Minute, nil).Error(), "snoozed for 1h30m")
 	testkit.Equal(t, "it wraps the reason", errors.Is(wrapped, errBroken), true)
-	wait, _ := backlog.SnoozeOf(backlog.Snooze(10_000*day, nil))
-	testkit.Equal(t, "the longest", wait, backlog.MaxSnooze)
+	end := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	until := backlog.SnoozeUntil(end.Add(time.Hour), nil)
+	testkit.Equal(t, "text", until.Error(), "snoozed until 2026-12-01T09:00:00Z")
+	snooze, _ := backlog.SnoozeOf(until)
+	testkit.Equal(t, "until", snooze.After(end), end.Add(time.Hour))
+	for _, long := range []backlog.SnoozeTime{{For: 10_000 * day}, {Until: end.Add(10_000 * day)}} {
+		testkit.Equal(t, "the longest", long.After(end), end.Add(backlog.MaxSnooze))
+	}
 }
 
 func TestParseSnooze(t *testing.T) {
-	now := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		value any
-		want  time.Duration
+		want  backlog.SnoozeTime
 		err   string
 	}{
-		{value: "5400", want: 90 * time.Minute},
-		{value: "0", want: 0},
-		{value: "1.5", want: 1500 * time.Millisecond},
-		{value: 2.5, want: 2500 * time.Millisecond},
-		{value: 1e300, want: backlog.MaxSnooze},
-		{value: " 90m\r\n", want: 90 * time.Minute},
-		{value: "3d", want: 3 * day},
-		{value: "PT2H", want: 2 * time.Hour},
-		{value: "2026-12-01T10:00:00+01:00", want: time.Hour},
-		{value: "2026-12-01t08:00:00.25z", want: 250 * time.Millisecond},
-		{value: "2026-11-30T08:00:00Z", want: 0},
-		{value: "9999-01-01T00:00:00Z", want: backlog.MaxSnooze},
-		{value: "99999999999999999999", want: backlog.MaxSnooze},
+		{value: "5400", want: backlog.SnoozeTime{For: 90 * time.Minute}},
+		{value: "0"},
+		{value: "1.5", want: backlog.SnoozeTime{For: 1500 * time.Millisecond}},
+		{value: 2.5, want: backlog.SnoozeTime{For: 2500 * time.Millisecond}},
+		{value: 1e300, want: backlog.SnoozeTime{For: backlog.MaxSnooze}},
+		{value: strings.Repeat("9", 400), want: backlog.SnoozeTime{For: backlog.MaxSnooze}},
+		{value: " 90m\r\n", want: backlog.SnoozeTime{For: 90 * time.Minute}},
+		{value: "3d", want: backlog.SnoozeTime{For: 3 * day}},
+		{value: "PT2H", want: backlog.SnoozeTime{For: 2 * time.Hour}},
+		{value: "2026-12-01T08:00:00Z", want: backlog.SnoozeTime{Until: at}},
+		{value: "2026-12-01t09:00:00.25+01:00", want: backlog.SnoozeTime{Until: at.Add(250 * time.Millisecond)}},
 		{value: "", err: "it says no time"},
 		{value: nil, err: "it says no time"},
 		{value: true, err: "it says no time"},
@@ -66,23 +70,32 @@ func TestParseSnooze(t *testing.T) {
 		{value: "NaN", err: `"NaN" is no time`},
 		{value: "tomorrow", err: `"tomorrow" is no time`},
 		{value: "2026-12-01", err: `"2026-12-01" is no time`},
+		{value: "0001-01-01T00:00:00Z", err: `"0001-01-01T00:00:00Z" is no time`},
 	} {
-		got, err := backlog.ParseSnooze(tt.value, now)
+		got, err := backlog.ParseSnooze(tt.value)
+		if !got.Until.IsZero() {
+			got.Until = got.Until.UTC()
+		}
 		wrong := err != nil && (tt.err == "" || !strings.HasPrefix(err.Error(), tt.err))
 		if got != tt.want || wrong || err == nil && tt.err != "" {
-			t.Errorf("%v: %v, %v; want %v, %s", tt.value, got, err, tt.want, tt.err)
+			t.Errorf("%.40v: %v, %v; want %v, %s", tt.value, got, err, tt.want, tt.err)
 		}
 	}
 }
 
+// Whatever is written, a snooze has an end within the bounds, or the reason is given.
 func FuzzParseSnooze(f *testing.F) {
 	for _, text := range []string{"90", "90m", "3d", "1.5", "2026-12-01T08:00:00Z", "-1", "", "every hour"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		wait, err := backlog.ParseSnooze(text, time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC))
-		if wait < 0 || wait > backlog.MaxSnooze || err != nil && wait != 0 {
-			t.Errorf("%q: %v, %v", text, wait, err)
+		got, err := backlog.ParseSnooze(text)
+		if err != nil && (got != backlog.SnoozeTime{} || len(err.Error()) > 700) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+		end := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+		if got.For < 0 || got.After(end).After(end.Add(backlog.MaxSnooze)) {
+			t.Errorf("%q: %v", text, got)
 		}
 	})
 }
@@ -128,6 +141,23 @@ func TestSnoozedRecordWaits(t *testing.T) {
 	}
 }
 
+// A snooze until a time is until just that, and one that is over is a skip.
+func TestSnoozeUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(time.Hour)
+		b := newBench(t, memory.Options{Eligible: true}, func(_ context.Context, r *backlog.Record) error {
+			time.Sleep(time.Second)
+			return backlog.SnoozeUntil(until.Add(-time.Duration(id(r)-1)*time.Hour), nil)
+		})
+		b.add(t, "NEW", 1, 2, 0)
+		if got, want := outcomes(b.pass(t)), "1 skipped, 1 snoozed"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		testkit.Equal(t, "until", b.row(t, 1).Eligible, until)
+		testkit.Equal(t, "the one that is over", b.row(t, 2).Eligible, time.Time{})
+	})
+}
+
 // A snooze of a fresh record is kept in memory by a planned policy, whose column does not count then.
 func TestSnoozedFreshRecordOfAPlannedPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +201,7 @@ func TestSnoozeByAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newRefreshBench(t, 1, func(context.Context, *backlog.Record) error { return backlog.Accepted })
 		b.pass(t)
-		answer := backlog.Answer{UID: b.refreshOf(t, 1).UID, Outcome: backlog.Snoozed, Wait: 3 * time.Hour}
+		answer := backlog.Answer{UID: b.refreshOf(t, 1).UID, Outcome: backlog.Snoozed, Snooze: backlog.SnoozeTime{For: 3 * time.Hour}}
 		reasons, err := b.Resolve(t.Context(), []backlog.Answer{answer})
 		if err != nil || reasons[0] != nil {
 			t.Fatal(reasons, err)

@@ -70,7 +70,7 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 	return g.onAttempts(ctx, o.dataFlags, false, func(a *setup, now time.Time) (err error) {
 		answer := backlog.Answer{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}
 		if answer.Outcome == backlog.Snoozed {
-			answer.Wait, err = backlog.ParseSnooze(o.For, now)
+			answer.Snooze, err = backlog.ParseSnooze(o.For)
 		}
 		if err != nil {
 			return usagef("--for is to say how long: %v", err)

@@ -163,11 +163,11 @@ func (o *outcome) err() error {
 	case "skip":
 		err = backlog.Worded(text, backlog.Skip)
 	case "snooze":
-		wait, problem := backlog.ParseSnooze(o.Snooze, time.Now())
+		t, problem := backlog.ParseSnooze(o.Snooze)
 		if problem != nil {
 			return fmt.Errorf("the worker said snooze, and its field snooze is to say how long: %v", problem)
 		}
-		err = backlog.Snooze(wait, errors.New(text))
+		err = t.Snooze(errors.New(text))
 	default:
 		err = errors.New(text)
 	}
@@ -239,8 +239,8 @@ func (d *Dispatch) settleLate(ctx context.Context, group []*received, settle set
 		list = append(list, a)
 		records = append(records, t.record())
 		err := a.err()
-		wait, _ := backlog.SnoozeOf(err)
-		answers = append(answers, backlog.Answer{Outcome: backlog.OutcomeOf(err), Text: a.Error, Wait: wait})
+		snooze, _ := backlog.SnoozeOf(err)
+		answers = append(answers, backlog.Answer{Outcome: backlog.OutcomeOf(err), Text: a.Error, Snooze: snooze})
 	}
 	reasons, err := settle(ctx, records, answers)
 	if err != nil {

@@ -153,8 +153,11 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		o.Error = err.Error()
 	}
-	if wait, asks := backlog.SnoozeOf(err); asks {
-		o.Snooze = wait.Seconds()
+	if t, asks := backlog.SnoozeOf(err); asks {
+		o.Snooze = t.For.Seconds()
+		if !t.Until.IsZero() {
+			o.Snooze = backlog.TimeText(t.Until)
+		}
 	}
 	if wait, asks := backlog.PauseOf(err); asks {
 		err = o.err() // without the pause: the daemon pauses, while a pausing worker would keep its requests

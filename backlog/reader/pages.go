@@ -274,11 +274,11 @@ func (r *Reader) Resolve(ctx context.Context, o web.Resolution) error {
 	}
 	answer := backlog.Answer{UID: o.UID, Outcome: meant, Text: o.Reason}
 	if meant == backlog.Snoozed {
-		wait, err := backlog.ParseSnooze(o.Snooze, r.Clock())
+		t, err := backlog.ParseSnooze(o.Snooze)
 		if err != nil {
 			return &web.Problem{Status: http.StatusBadRequest, Text: "snooze is to say how long: " + err.Error()}
 		}
-		answer.Wait = wait
+		answer.Snooze = t
 	}
 	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{answer})
 	if err != nil {

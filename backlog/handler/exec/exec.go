@@ -244,12 +244,12 @@ type written struct{ stdout, stderr string }
 func (w *written) snooze(text string, exitErr *exec.ExitError) error {
 	lines := strings.Split(strings.TrimSpace(w.stdout), "\n")
 	last := lines[len(lines)-1]
-	wait, err := backlog.ParseSnooze(last, time.Now())
+	snooze, err := backlog.ParseSnooze(last)
 	if err != nil {
 		what := fmt.Sprintf("%s means snooze, and the last line of the standard output is to say how long: %v", exitErr, err)
 		return backlog.Worded(proc.WithTail(what, w.stderr), exitErr)
 	}
-	return backlog.Snooze(wait, backlog.Worded(text, exitErr))
+	return snooze.Snooze(backlog.Worded(text, exitErr))
 }
 
 // outcome returns the error that stands for the program's end, nil for success. terminated

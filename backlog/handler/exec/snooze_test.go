@@ -34,9 +34,9 @@ func TestSnooze(t *testing.T) {
 			t.Parallel()
 			e := &exec.Handler{Settings: exec.Settings{Command: []string{handlertest.Script(t, tt.body)}, Snooze: []int{79}}}
 			err := e.Handle(t.Context(), &backlog.Record{Key: backlog.NewKey(int64(1))})
-			wait, _ := backlog.SnoozeOf(err)
-			if backlog.OutcomeOf(err) != tt.outcome || wait != tt.wait {
-				t.Errorf("got %v for %v, want %v for %v", backlog.OutcomeOf(err), wait, tt.outcome, tt.wait)
+			snooze, _ := backlog.SnoozeOf(err)
+			if backlog.OutcomeOf(err) != tt.outcome || snooze.For != tt.wait {
+				t.Errorf("got %v %v, want %v for %v", backlog.OutcomeOf(err), snooze, tt.outcome, tt.wait)
 			}
 			if err.Error() != tt.text {
 				t.Errorf("the text is %q, want %q", err, tt.text)

@@ -349,7 +349,7 @@ func decompress(encoding string, body []byte) []byte {
 func (c *client) outcome(r *backlog.Record, resp *http.Response, text string, now time.Time) error {
 	status := resp.StatusCode
 	if header := resp.Header.Values(snoozeHeader); len(header) > 0 {
-		return c.snooze(header[0], resp, text, now)
+		return c.snooze(header[0], resp, text)
 	}
 	if status == http.StatusAccepted && !contains(c.Success, status) && r.Memory != nil && r.Memory.UID != "" {
 		return backlog.Accepted // the outcome is reported later
@@ -379,12 +379,12 @@ const snoozeHeader = "Backlog-Snooze"
 
 // snooze returns the error that stands for a response with that header. Without a time in it, it is an
 // error of the attempt.
-func (c *client) snooze(header string, resp *http.Response, text string, now time.Time) error {
-	wait, err := backlog.ParseSnooze(header, now)
+func (c *client) snooze(header string, resp *http.Response, text string) error {
+	t, err := backlog.ParseSnooze(header)
 	if err != nil {
 		return fmt.Errorf("%s: its header %s is to say how long: %v", c.describe(resp, text), snoozeHeader, err)
 	}
-	return backlog.Snooze(wait, errors.New(c.describe(resp, text)))
+	return t.Snooze(errors.New(c.describe(resp, text)))
 }
 
 // describe returns the text of the error for a response that is not a success.

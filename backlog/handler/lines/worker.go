@@ -344,11 +344,11 @@ func parseReply(line []byte) (attempt string, outcome, problem error) {
 // snooze returns the error that stands for a snooze with the value; why may be nil. Without a time
 // it is an error of the attempt.
 func snooze(value any, why error) error {
-	wait, err := backlog.ParseSnooze(value, time.Now())
+	t, err := backlog.ParseSnooze(value)
 	if err != nil {
 		return fmt.Errorf("the worker said snooze, and its field snooze is to say how long: %v", err)
 	}
-	return backlog.Snooze(wait, why)
+	return t.Snooze(why)
 }
 
 // request returns the line by which a worker is given r: a JSON object and a newline. The

@@ -433,8 +433,8 @@ func (h *Handler) parseAnswer(item string) (a backlog.Answer, ok bool) {
 		ok = ok && text != nil
 	}
 	if a.Outcome == backlog.Snoozed {
-		wait, err := backlog.ParseSnooze(fields["snooze"], time.Now())
-		a.Wait = wait
+		t, err := backlog.ParseSnooze(fields["snooze"])
+		a.Snooze = t
 		ok = ok && err == nil
 	}
 	if text != nil {

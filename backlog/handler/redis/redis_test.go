@@ -193,7 +193,7 @@ func TestRedisCollects(t *testing.T) {
 	want := []backlog.Answer{
 		{UID: "a", Outcome: backlog.Skipped, Text: "half \uFFFDway"}, {UID: "a", Outcome: backlog.Skipped, Text: "nearly"}, {UID: "a", Outcome: backlog.Succeeded},
 		{UID: "b", Outcome: backlog.Errored, Text: "no such host"}, {UID: "c", Outcome: backlog.Errored}, {UID: "d", Outcome: backlog.Rejected, Text: "Provided URL is invalid"},
-		{UID: "e", Outcome: backlog.Snoozed, Text: "closed", Wait: 2 * time.Hour}, {UID: "f", Outcome: backlog.Snoozed, Wait: 90 * time.Second},
+		{UID: "e", Outcome: backlog.Snoozed, Text: "closed", Snooze: backlog.SnoozeTime{For: 2 * time.Hour}}, {UID: "f", Outcome: backlog.Snoozed, Snooze: backlog.SnoozeTime{For: 90 * time.Second}},
 	}
 	if !reflect.DeepEqual(to.answers, want) {
 		t.Errorf("told %+v, want %+v", to.answers, want)
