@@ -45,8 +45,8 @@ func (t SnoozeTime) String() string {
 	return "until " + TimeText(t.Until)
 }
 
-// ParseSnooze reads until when a handler snoozes a record, by a value as every kind of handler writes
-// it: seconds as a number, or a text of seconds, of a duration such as 90m or 3d, or of a time by
+// ParseSnooze reads until when a handler snoozes a record. The value is written as every kind of handler
+// writes it: seconds as a number, or a text of seconds, of a duration such as 90m or 3d, or of a time by
 // RFC 3339.
 func ParseSnooze(value any) (SnoozeTime, error) {
 	if number, ok := value.(float64); ok { // of JSON

@@ -263,9 +263,9 @@ type Verifier interface {
 }
 
 // A Snoozer is a [Store] whose rows can keep until when their records are snoozed, such as in a
-// column of times before which Pending does not return them. Without it, and for records of which
-// it keeps none, the engine remembers the snooze as long as the process lives. The engine does not
-// ask it under a policy with deadlines, where Memory.Next keeps the snooze.
+// column of times before which Pending does not return them. Where a row keeps no snooze, the
+// engine remembers it as long as the process lives. The engine does not ask a Snoozer under a
+// policy with deadlines, where Memory.Next keeps the snooze.
 type Snoozer interface {
 	Store
 	// KeepsSnooze reports whether Settle keeps Settlement.Until for the record. It requires the

@@ -24,8 +24,9 @@ type Settings struct {
 	// expanded. It is not empty.
 	Command []string `yaml:"exec" command:"./deliver.sh"`
 
-	// Reject, Skip and Snooze are the exit statuses that mean a rejection, a skip and a snooze,
-	// of which the last line of the standard output says how long. No status is in two of them.
+	// Reject, Skip and Snooze are the exit statuses that mean a rejection, a skip and a snooze.
+	// The last line of the standard output says how long a snooze is. No status is in two of
+	// them.
 	Reject []int `yaml:"reject" want:"an exit status or a list of them" min:"1" max:"255"`
 	Skip   []int `yaml:"skip" want:"an exit status or a list of them" min:"1" max:"255"`
 	Snooze []int `yaml:"snooze" want:"an exit status or a list of them" min:"1" max:"255"` // nil: none

@@ -52,7 +52,7 @@ func TestSnooze(t *testing.T) {
 				snooze, _ := backlog.SnoozeOf(err)
 				wait := time.Duration(0)
 				if backlog.OutcomeOf(err) == backlog.Snoozed {
-					wait = snooze.After(time.Now()).Sub(time.Now())
+					wait = time.Until(snooze.After(time.Now()))
 				}
 				pause, _ := backlog.PauseOf(err)
 				got := fmt.Sprintln(backlog.OutcomeOf(err), wait, pause, err)
