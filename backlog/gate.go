@@ -199,6 +199,7 @@ func (e *Engine) pauseFor(err error) {
 		}
 	}
 }
+
 // A token is a channel of capacity one that passes between goroutines. As a mutex it is held
 // by the goroutine that took it, and a context can end the wait for it. As a signal it is given
 // by one side and taken by the other; several gives before a take count as one.

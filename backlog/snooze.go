@@ -99,23 +99,21 @@ func newSnoozes() *snoozes {
 	return s
 }
 
-// add remembers a snooze. It reports whether another one had to be forgotten for the first time.
-func (s *snoozes) add(hash uint64, until time.Time) (forgetsFirst bool) {
-	forgets := s.until.Add(hash, until)
-	return forgets && s.forgotten.CompareAndSwap(false, true)
+// add remembers a snooze at the time now. It reports whether another one that is not over had to be
+// forgotten for the first time.
+func (s *snoozes) add(hash uint64, until, now time.Time) (forgetsFirst bool) {
+	_, oldest, _ := s.until.GetOldest()
+	isFull := s.until.Add(hash, until)
+	return isFull && oldest.After(now) && s.forgotten.CompareAndSwap(false, true)
 }
 
 // at returns until when the record is snoozed at the time now, zero if it is not.
 func (s *snoozes) at(hash uint64, now time.Time) time.Time {
 	until, ok := s.until.Peek(hash)
-	switch {
-	case !ok:
+	if !ok || !until.After(now) {
 		return time.Time{}
-	case until.After(now):
-		return until
 	}
-	s.until.Remove(hash)
-	return time.Time{}
+	return until
 }
 
 // errForgotten says what it means that a snooze is forgotten.
@@ -124,7 +122,7 @@ var errForgotten = errors.New("their records are tried again before their time; 
 // snooze keeps in memory until when a record is snoozed that no row keeps. A queue does not give the
 // same record again.
 func (e *Engine) snooze(tier string, hash uint64, until time.Time) {
-	if e.queue == nil && e.snoozed.add(hash, until) {
+	if e.queue == nil && e.snoozed.add(hash, until, e.Now()) {
 		e.emit(Event{Kind: SnoozesForgotten, Tier: tier, N: maxRemembered, Err: fmt.Errorf("more than %d records are snoozed in memory: %w", maxRemembered, errForgotten)})
 	}
 }
