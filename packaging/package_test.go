@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"backlog/internal/testkit"
 )
 
@@ -80,6 +82,32 @@ func TestUnitsAgree(t *testing.T) {
 	}
 	if stop, _ := strconv.Atoi(daemon["TimeoutStopSec"]); stop < 30+15 {
 		t.Errorf("TimeoutStopSec is %d, less than the default of shutdown_timeout and 15 s", stop)
+	}
+}
+
+// What may contain passwords is installed for the daemon's group alone.
+func TestPackagesAreClosed(t *testing.T) {
+	var list struct {
+		Contents []struct {
+			Dst  string
+			Info struct{ Mode os.FileMode } `yaml:"file_info"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(testkit.ReadFile(t, "nfpm.yaml")), &list); err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	for _, c := range list.Contents {
+		if !strings.HasPrefix(c.Dst, "/etc/backlog") && c.Dst != "/var/lib/backlog" {
+			continue
+		}
+		closed++
+		if c.Info.Mode == 0 || c.Info.Mode&0o007 != 0 {
+			t.Errorf("%s has the permissions %v", c.Dst, c.Info.Mode)
+		}
+	}
+	if closed < 3 {
+		t.Errorf("%d files and folders are looked at", closed)
 	}
 }
 

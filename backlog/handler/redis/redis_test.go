@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"reflect"
@@ -467,6 +471,19 @@ func TestRedisAway(t *testing.T) {
 	l.push(t, h.Output, items)
 	if err := h.Collect(t.Context(), to.tell); err != nil || len(to.answers) != n {
 		t.Errorf("%d of %d answers, %v", len(to.answers), n, err)
+	}
+}
+
+// TestRedisDistrusts has a server whose certificate is not trusted: it does not learn the password.
+func TestRedisDistrusts(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes
+	server.StartTLS()
+	defer server.Close()
+	l := newLists(t, "rediss://:hunter2@"+server.Listener.Addr().String(), nil)
+	err := l.handler.Ready(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("want the certificate refused, got %v", err)
 	}
 }
 
