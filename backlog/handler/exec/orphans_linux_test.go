@@ -29,7 +29,7 @@ const handlersOfOrphans = 1000
 // zombies, and each handler's exit status must be its own.
 func TestOrphans(t *testing.T) {
 	if os.Getpid() == 1 {
-		handlersBesideOrphans(t)
+		runLeavingHandlers(t)
 		return
 	}
 	t.Parallel()
@@ -69,8 +69,8 @@ case $BACKLOG_ID in *0) setsid sleep 0.1 </dev/null >/dev/null 2>&1 & ;; esac
 case $BACKLOG_ID in *7) kill -KILL $$ ;; esac
 exit $((BACKLOG_ID % 251))`
 
-// handlersBesideOrphans runs in the first process of a PID namespace.
-func handlersBesideOrphans(t *testing.T) {
+// runLeavingHandlers runs the handlers in the first process of a PID namespace.
+func runLeavingHandlers(t *testing.T) {
 	childEnded := make(chan os.Signal, 1)
 	signal.Notify(childEnded, unix.SIGCHLD)
 	go proc.ReapOrphans(childEnded)

@@ -28,7 +28,7 @@ func ReapOrphans(childEnded <-chan os.Signal) {
 // programDelay is how long an ended program is left to the goroutine that waits for it.
 const programDelay = time.Millisecond
 
-// reapOthers reaps the children of this process that have ended and are none of the programs.
+// reapOthers reaps the children of this process that have ended, except programs.
 // It stops at an ended program, which hides what has ended later until [Wait] has reaped it,
 // and returns true.
 func (p *programs) reapOthers() (stopped bool) {

@@ -12,7 +12,7 @@ var running = programs{byPID: make(map[int]*exec.Cmd)}
 // programs are programs by their process id.
 type programs struct {
 	// starting is locked for reading while a program starts: from before there is a process
-	// until it is in byPID. Whoever has locked it for writing knows every program.
+	// until it is in byPID. While it is locked for writing, byPID has every program.
 	starting sync.RWMutex
 
 	mu    sync.Mutex // guards byPID
