@@ -5,7 +5,8 @@ COPY . .
 RUN make build && mkdir -p bin/state
 
 # The program alone: no shell, no library. Handlers that are programs are added with
-# what they need; sql, http, redis and amqp need nothing.
+# what they need; sql, http, redis and amqp need nothing. No init is needed either: the
+# program reaps what handlers leave behind.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /src/bin/backlog /usr/bin/backlog

@@ -53,6 +53,7 @@ lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
 	$(STATIC) $(GO) vet ./... ./testdata/demo ./testdata/minimal ./testdata/kills
 	$(STATIC) $(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal ./testdata/kills
+	cd testdata/kubernetes && $(STATIC) $(GO) vet '-gcflags=k8s.io/...=-N -l' . # compiled as by testdata/test.sh
 	for system in darwin freebsd; do GOOS=$$system $(STATIC) $(GO) vet $(SYSTEM_CALLS) || exit; done
 ifeq ($(HAVE_CGO),yes)
 	$(GO) vet $(if $(CI),-race) -tags cgo_sqlite $$(git grep -l cgo_sqlite -- '*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
@@ -71,6 +72,9 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 
 growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
 	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
+
+orphans: ## run N=10000 handlers that leave processes behind, under a first process as in a container
+	BACKLOG_ORPHANS=$(or $(N),10000) $(STATIC) $(GO) test -v -count=1 -run '^TestOrphans$$' ./backlog/handler/exec
 
 fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothing new; RUN=FuzzCron only those that match
 	RUN='$(RUN)' QUIET='$(QUIET)' ./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
@@ -105,4 +109,4 @@ truth: ## compare what advise learns and proposes with the truths that records a
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture kills faults hostile power syscalls network soak truth model
+.PHONY: help build build-cgo package demo test services lint platforms bench peers growth orphans fuzz torture kills faults hostile power syscalls network soak truth model

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
 	"backlog/backlog/handler/mail"
+	"backlog/backlog/handler/proc"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
@@ -35,6 +37,16 @@ import (
 )
 
 type sqlSettings = work.Settings
+
+// reapOrphans reaps what handlers leave behind if this process is the first of a container.
+func reapOrphans() {
+	if os.Getpid() != 1 {
+		return
+	}
+	childEnded := make(chan os.Signal, 1)
+	signal.Notify(childEnded, syscall.SIGCHLD)
+	go proc.ReapOrphans(childEnded)
+}
 
 // knownSettings returns the settings of all policies and handlers. The package config decodes into them
 // without importing their packages.
