@@ -53,7 +53,6 @@ lint: ## check format, vet, staticcheck
 	@files=$$(gofmt -s -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofmt -s would change:" $$files; exit 1; }
 	$(STATIC) $(GO) vet ./... ./testdata/demo ./testdata/minimal ./testdata/kills
 	$(STATIC) $(GO) run $(STATICCHECK) ./... ./testdata/demo ./testdata/minimal ./testdata/kills
-	cd testdata/kubernetes && $(STATIC) $(GO) vet '-gcflags=k8s.io/...=-N -l' . # compiled as by testdata/test.sh
 	for system in darwin freebsd; do GOOS=$$system $(STATIC) $(GO) vet $(SYSTEM_CALLS) || exit; done
 ifeq ($(HAVE_CGO),yes)
 	$(GO) vet $(if $(CI),-race) -tags cgo_sqlite $$(git grep -l cgo_sqlite -- '*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')

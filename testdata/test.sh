@@ -36,7 +36,7 @@ run() {
 }
 # The manifests of docs/kubernetes.md, in a module of its own. The types are a hundred
 # thousand lines of Go: without optimization a quarter of the time is saved.
-manifests() { (cd testdata/kubernetes && run -shuffle=on -vet=off '-gcflags=k8s.io/...=-N -l' .); }
+manifests() { (cd testdata/kubernetes && run -shuffle=on '-gcflags=k8s.io/...=-N -l' .); }
 # shellcheck disable=SC2086
 if [ -z "${CI:-}" ]; then
 	run $flags ./...
