@@ -259,15 +259,17 @@ func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
 	}
 }
 
-// attributes returns the event's record, its attempt and its error, as far as it has them.
+// attributes returns the event's record, its error and the attempt, as far as it has them.
 func attributes(ev backlog.Event) []any {
 	var args []any
 	if ev.Record != nil {
 		args = append(args, "id", ev.Record.Key.String())
-		args = append(args, attempt(ev.Record)...)
 	}
 	if ev.Err != nil {
 		args = append(args, "error", ev.Err)
+	}
+	if ev.Record != nil {
+		args = append(args, attempt(ev.Record)...)
 	}
 	return args
 }
