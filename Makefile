@@ -23,13 +23,16 @@ build: ## build bin/backlog, linked with nothing of the system
 build-cgo: ## build bin/backlog with the other SQLite driver, in C, which is faster
 	CGO_ENABLED=1 $(GO) build -trimpath -tags cgo_sqlite -ldflags '$(LDFLAGS)' -o bin/backlog .
 
+licences: build ## write the licences of all that is linked into the program to bin/
+	GO='$(GO)' $(STATIC) $(GO) run ./packaging/licences bin/backlog >bin/THIRD_PARTY_LICENSES
+
 # The packager is run at a fixed version, likewise.
 NFPM = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 # A version of a package begins with a digit and has no dash in it.
 PACKAGED = $(subst -,.,$(patsubst v%,%,$(if $(filter v%,$(VERSION)),,0.0.0+)$(VERSION)))
 package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
-package: build ## write a .deb and a .rpm to bin/
+package: licences ## write a .deb and a .rpm to bin/
 	rm -rf bin/package bin/*.deb bin/*.rpm && mkdir -p bin/package/man
 	for shell in bash zsh fish; do bin/backlog completion $$shell >bin/package/$$shell; done
 	$(STATIC) $(GO) run ./packaging/man bin/package/man && gzip -9n bin/package/man/*
@@ -108,4 +111,4 @@ truth: ## compare what advise learns and proposes with the truths that records a
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth orphans fuzz torture kills faults hostile power syscalls network soak truth model
+.PHONY: help build build-cgo licences package demo test services lint platforms bench peers growth orphans fuzz torture kills faults hostile power syscalls network soak truth model

@@ -148,7 +148,7 @@ func (g *globalOptions) configuredHandler(
 	case *amqp.DispatchSettings:
 		h = newDispatch(ctx, cfg, s, log)
 	case *redis.Settings:
-		h = &redis.Handler{Settings: *s, Log: log}
+		h = &redis.Handler{Settings: *s, Log: log, Traced: cfg.Handler.Traced()}
 	case *mail.Settings:
 		h = &mail.Handler{Settings: *s, Log: log}
 	default:
@@ -200,6 +200,15 @@ func hasColumns(columns []string, key string, h backlog.ConfiguredHandler) error
 		}
 	}
 	return nil
+}
+
+// traceparentOf returns what makes the traceparent of an attempt, nil if tracing is off.
+func traceparentOf(cfg *config.Config) func(*backlog.Record) string {
+	if !cfg.Handler.Traced() {
+		return nil
+	}
+	sampled := cfg.Handler.Trace == "sampled"
+	return func(r *backlog.Record) string { return backlog.Traceparent(r.AttemptID, sampled) }
 }
 
 // closeHandlers ends the programs and connections of the handlers.

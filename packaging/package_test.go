@@ -166,16 +166,22 @@ func TestPackage(t *testing.T) {
 	if len(packages) != 1 || len(rpms) != 1 {
 		t.Fatalf("packages %v and %v", packages, rpms)
 	}
+	unpacked := t.TempDir()
+	command(t, ".", "dpkg-deb", "--extract", packages[0], unpacked) // an installation may leave documentation out
+	wantLicences(t, unpacked+"/usr/bin/backlog", unpacked+"/usr/share/doc/backlog/THIRD_PARTY_LICENSES")
 	if _, err := exec.LookPath("rpm"); err == nil {
-		if list := command(t, ".", "rpm", "-qpl", rpms[0]); !strings.Contains(list, "/usr/lib/systemd/system/backlog@.service\n") {
-			t.Errorf("the .rpm has\n%s", list)
+		list := command(t, ".", "rpm", "-qpl", rpms[0])
+		for _, file := range []string{"/usr/lib/systemd/system/backlog@.service", "/usr/share/doc/backlog/THIRD_PARTY_LICENSES"} {
+			if !strings.Contains(list, file+"\n") {
+				t.Errorf("without %s the .rpm has\n%s", file, list)
+			}
 		}
 	}
 
 	t.Cleanup(func() {
 		os.Remove("/etc/backlog/shop.yaml")
 		command(t, ".", "dpkg", "--purge", "backlog")
-		for _, path := range []string{"/etc/backlog", "/var/lib/backlog", "/usr/bin/backlog", "/usr/lib/systemd/system/backlog.service", "/usr/share/backlog"} {
+		for _, path := range []string{"/etc/backlog", "/var/lib/backlog", "/usr/bin/backlog", "/usr/lib/systemd/system/backlog.service", "/usr/share/backlog", "/usr/share/doc/backlog"} {
 			if _, err := os.Lstat(path); err == nil {
 				t.Errorf("%s is still there", path)
 			}

@@ -107,12 +107,20 @@ func TestRedisPushes(t *testing.T) {
 		"all columns": {nil, `{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"https://example.com/\"a\"","n":null}`},
 		"names":       {names, `{"big_table_uid":7,"refresh_attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"https://example.com/\"a\""}`},
 		"none":        {func(s *redis.Settings) { s.Columns = []string{} }, `{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z"}`},
+		"trace in the place of a column": {
+			func(s *redis.Settings) { s.Fields[5][0] = "input_url" },
+			`{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"00-4bf9-00f0-01","n":null}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLists(t, testserver.RedisURL(t), test.change)
 			l.connect(t, l.handler.URL)
+			r := begun()
+			if strings.HasPrefix(name, "trace") {
+				r.Traceparent = "00-4bf9-00f0-01"
+			}
 			for range 2 {
-				if err := l.handler.Handle(t.Context(), begun()); !errors.Is(err, backlog.Accepted) {
+				if err := l.handler.Handle(t.Context(), r); !errors.Is(err, backlog.Accepted) {
 					t.Fatal(err)
 				}
 			}
@@ -541,6 +549,14 @@ func TestRedisSettings(t *testing.T) {
 			wantRefused = "redis: " + want
 		}
 		testkit.Equal(t, "Prepare", refused, wantRefused)
+	}
+	s := redis.NewSettings()
+	s.URL, s.Input, s.Output, s.Columns = "redis://127.0.0.1", "in", "out", []string{"traceparent"}
+	for traced, want := range map[bool]string{
+		false: "<nil>",
+		true:  "redis: columns: with trace, traceparent is a field of requests already; give that another name, such as fields: {traceparent: attempt_traceparent}",
+	} {
+		testkit.Equal(t, "Prepare", fmt.Sprint((&redis.Handler{Settings: *s, Traced: traced}).Prepare()), want)
 	}
 	if err := (&redis.Handler{Settings: *redis.NewSettings()}).Prepare(); err == nil || !strings.HasPrefix(err.Error(), "redis: url: is empty") {
 		t.Error(err)
