@@ -23,13 +23,16 @@ build: ## build bin/backlog, linked with nothing of the system
 build-cgo: ## build bin/backlog with the other SQLite driver, in C, which is faster
 	CGO_ENABLED=1 $(GO) build -trimpath -tags cgo_sqlite -ldflags '$(LDFLAGS)' -o bin/backlog .
 
+licences: build ## write the licences of all that is linked into the program to bin/
+	GO='$(GO)' $(STATIC) $(GO) run ./packaging/licences bin/backlog >bin/THIRD_PARTY_LICENSES
+
 # The packager is run at a fixed version, likewise.
 NFPM = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 # A version of a package begins with a digit and has no dash in it.
 PACKAGED = $(subst -,.,$(patsubst v%,%,$(if $(filter v%,$(VERSION)),,0.0.0+)$(VERSION)))
 package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
-package: build ## write a .deb and a .rpm to bin/
+package: licences ## write a .deb and a .rpm to bin/
 	rm -rf bin/package bin/*.deb bin/*.rpm && mkdir -p bin/package/man
 	for shell in bash zsh fish; do bin/backlog completion $$shell >bin/package/$$shell; done
 	$(STATIC) $(GO) run ./packaging/man bin/package/man && gzip -9n bin/package/man/*
@@ -72,6 +75,9 @@ peers: ## drain N=300000 records with River, goqite, backlite, asynq and backlog
 growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MAX=7)
 	$(STATIC) ./testdata/growth.sh '$(GO)' $(or $(MAX),7)
 
+orphans: ## run N=10000 handlers that leave processes behind, under a first process as in a container
+	BACKLOG_ORPHANS=$(or $(N),10000) $(STATIC) $(GO) test -v -count=1 -run '^TestOrphans$$' ./backlog/handler/exec
+
 fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothing new; RUN=FuzzCron only those that match
 	RUN='$(RUN)' QUIET='$(QUIET)' ./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
@@ -105,4 +111,4 @@ truth: ## compare what advise learns and proposes with the truths that records a
 model: ## check the models of locks, a row and ticks by spin, and that each of their mutants fails
 	@./testdata/model.sh
 
-.PHONY: help build build-cgo package demo test services lint platforms bench peers growth fuzz torture kills faults hostile power syscalls network soak truth model
+.PHONY: help build build-cgo licences package demo test services lint platforms bench peers growth orphans fuzz torture kills faults hostile power syscalls network soak truth model

@@ -49,7 +49,7 @@ func (r *run) worker() {
 		}
 		now = time.Time{}
 		j.rec.Tier = r.pass.Tier
-		j.rec.AttemptID = r.e.attemptID()
+		r.e.newAttempt(j.rec)
 		if r.writeStart(j) {
 			now = r.attempt(j, began)
 		}

@@ -18,7 +18,7 @@ func (e *Engine) NotifyDiscarded(ctx context.Context, rec *Record) error {
 		}
 	}
 	dead := *rec
-	dead.AttemptID = e.attemptID()
+	e.newAttempt(&dead)
 	dead.Reason = ReasonDiscarded
 	return Call(context.WithoutCancel(ctx), e.OnDead, e.OnDeadTimeout, &dead)
 }
@@ -74,7 +74,7 @@ func (r *run) ofAge(rec *Record) (s Settlement, reason string) {
 // announceExpiry calls OnDead for a record that dies without an attempt. goOn is false if the end of
 // the work came first: then the record must not die.
 func (r *run) announceExpiry(rec *Record) (goOn bool) {
-	rec.AttemptID = r.e.attemptID()
+	r.e.newAttempt(rec)
 	s, reason := r.ofAge(rec)
 	return r.e.notifyDead(r.work, r.pass.Tier, &s, reason)
 }

@@ -73,6 +73,11 @@ type Engine struct {
 	OnDead        Handler
 	OnDeadTimeout time.Duration // of one call of it; 0: none
 
+	// Traceparent returns [Record.Traceparent] for an attempt, of the handler or OnDead, on a
+	// record that has its AttemptID, by [Traceparent] for example. It may be called
+	// concurrently. Nil: records have no traceparent.
+	Traceparent func(*Record) string
+
 	// Paused reports whether nothing may be dispatched for now. It is called before the
 	// first record of a pass and every second. When it returns true the pass ends. Nil:
 	// never paused.
@@ -271,6 +276,17 @@ func (e *Engine) attemptID() string {
 	id := append(make([]byte, 0, 32), e.prefix...)
 	id = strconv.AppendUint(id, e.attempts.Add(1), 32)
 	return string(id)
+}
+
+// newAttempt gives the record the id and the trace of a new attempt.
+func (e *Engine) newAttempt(r *Record) { e.nameAttempt(r, e.attemptID()) }
+
+// nameAttempt gives the record the id of an attempt, and the trace that belongs to it.
+func (e *Engine) nameAttempt(r *Record, id string) {
+	r.AttemptID = id
+	if e.Traceparent != nil {
+		r.Traceparent = e.Traceparent(r)
+	}
 }
 
 // Call calls a handler with one record, within the timeout unless that is 0. A panic becomes an

@@ -180,7 +180,12 @@ func LogExchange(ctx context.Context, log *slog.Logger, r *Record, exchange func
 		return
 	}
 	sent, got := exchange()
-	log.DebugContext(ctx, "exchange", "attempt_id", r.AttemptID, "id", r.Key.String(), "sent", Beginning(sent, maxExchange), "got", Beginning(got, maxExchange))
+	args := []any{"attempt_id", r.AttemptID, "id", r.Key.String()}
+	if id := r.TraceID(); id != "" {
+		args = append(args, "trace_id", id)
+	}
+	args = append(args, "sent", Beginning(sent, maxExchange), "got", Beginning(got, maxExchange))
+	log.DebugContext(ctx, "exchange", args...)
 }
 
 // Beginning returns at most that many bytes of a text, as valid UTF-8, and an

@@ -65,6 +65,60 @@ func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
 	}
 }
 
+// A run lock that was seen after a sleep of the machine is not enough to hand records out: the leader's lock, under
+// which the loop runs, may be lost. The run lock is looked at first here, a second before the leader's.
+func TestNothingIsHandedOutUnderTheRunLockAlone(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var slept atomic.Int64
+			now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+			b := newBench(t, memory.Options{}, slowly(250*time.Millisecond, succeed))
+			b.Concurrency, b.Now = 2, now
+			b.add(t, "NEW", 1, 1000, 0)
+			l := b.loop(schedule(t, "1d 10m"))
+			l.Locker = b.table
+			l.Now = now
+			until(9*time.Minute + time.Second)
+			locker := &losable{Locker: b.table}
+			lock, err := locker.TryLock(t.Context(), backlog.LeaderLock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Held = backlog.WhileHeld(t.Context(), lock, now, func(error) {})
+			defer l.Held.Release()
+			stop := start(t, l)
+			until(10*time.Minute + 5*time.Second + 100*time.Millisecond)
+			awoke := time.Now()
+			slept.Store(int64(5 * time.Minute))
+			if lost {
+				locker.lose(errBroken)
+			}
+			until(10*time.Minute + 6*time.Second + 900*time.Millisecond) // the run lock has been looked at
+			if !b.locked(t) {
+				t.Error("want the run lock still held")
+			}
+			until(10*time.Minute + 10*time.Second)
+			seen := midnight.Add(10*time.Minute + 7*time.Second)
+			blind, after := 0, 0
+			for _, c := range b.calls.all() {
+				switch {
+				case c.at.After(awoke) && c.at.Before(seen):
+					blind++
+				case !c.at.Before(seen):
+					after++
+				}
+			}
+			if blind > 0 {
+				t.Errorf("want nothing handed out before the leader's lock is looked at, got %d records", blind)
+			}
+			if (after > 0) == lost {
+				t.Errorf("want records handed out after that if it is still held, got %d, lost: %t", after, lost)
+			}
+			stop()
+		})
+	}
+}
+
 // A lock that is lost while the answer to TryLock is on its way starts no work.
 func TestWhileHeldProbesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,11 @@
 package backlog
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"backlog/backlog/key"
@@ -52,6 +54,10 @@ type Record struct {
 	Tier      string // label of the tier or max age whose pass took the record
 	AttemptID string // unique to this attempt; the engine sets it
 
+	// Traceparent is the W3C Trace Context header of that name for the handler's calls of other
+	// services; the engine sets it. "": none.
+	Traceparent string
+
 	// For [Engine.OnDead]: why the record is dead, one of the Reason
 	// constants, and the text of its last error, empty where it expired.
 	Reason string
@@ -82,6 +88,28 @@ func (r *Record) Column(name string) (any, bool) {
 	return nil, false
 }
 
+// Traceparent returns the value of the W3C Trace Context header traceparent, level 1, for an
+// attempt. The trace id and the parent id are the first 16 bytes and the next 8 bytes of the
+// SHA-256 of the attempt's id, so that the log's attempt_id leads to the trace. All bits of a
+// digest look random, as samplers by trace id assume; neither id is ever all zeros in practice.
+//
+// sampled is the header's flag: services are asked to record the trace.
+func Traceparent(attemptID string, sampled bool) string {
+	sum := sha256.Sum256([]byte(attemptID))
+	flags := 0
+	if sampled {
+		flags = 1
+	}
+	return fmt.Sprintf("00-%x-%x-%02x", sum[:16], sum[16:24], flags)
+}
+
+// TraceID returns the trace id in Traceparent, "" if the record has none.
+func (r *Record) TraceID() string {
+	_, rest, _ := strings.Cut(r.Traceparent, "-")
+	id, _, _ := strings.Cut(rest, "-")
+	return id
+}
+
 // HandlerFields returns what handlers are given of a record in addition to its columns, by the
 // names that docs/lines.md explains, attempt_id first. A value is a string, an int, the Key or
 // nil. Of an alert it returns the columns alone.
@@ -89,8 +117,8 @@ func (r *Record) HandlerFields() (names []string, values []any) {
 	if r.Alert {
 		return r.Names, r.Values
 	}
-	names = make([]string, 0, 11)
-	values = make([]any, 0, 11)
+	names = make([]string, 0, 12)
+	values = make([]any, 0, 12)
 	add := func(name string, value any) {
 		names = append(names, name)
 		values = append(values, value)
@@ -104,6 +132,9 @@ func (r *Record) HandlerFields() (names []string, values []any) {
 	add("status", r.Status)
 	add("inserted", inserted)
 	add("tier", r.Tier)
+	if r.Traceparent != "" {
+		add("traceparent", r.Traceparent)
+	}
 	if r.Memory.hasAttempts() {
 		add("attempt_uid", r.AttemptID)
 		add("attempt_no", r.Memory.AttemptNo)

@@ -110,6 +110,7 @@ func (e *Engine) settleLate(ctx context.Context, records []Record, answers []Ans
 	defer e.flights.Close(page)
 	for i := range records {
 		records[i].Exact = true // an earlier process may have written the outcome
+		e.nameAttempt(&records[i], records[i].AttemptID)
 	}
 	list := endingsOf("late", records, answers, e.Now())
 	err := e.settleIdle(ctx, page, list)
@@ -367,7 +368,7 @@ func (e *Engine) concludeAnswered(ctx context.Context, x *ending) {
 	rec := x.Record
 	if rec.Memory.hasAttempts() {
 		rec.Tier = x.tier
-		rec.AttemptID = rec.Memory.UID
+		e.nameAttempt(rec, rec.Memory.UID)
 	}
 	text := x.Error
 	x.Error = ""

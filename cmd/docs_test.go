@@ -60,6 +60,8 @@ func TestDocs(t *testing.T) {
 				switch {
 				case language == "console" && name != "docs/servers.md": // TestDocsOfServers
 					runDocBlock(t, dir, block)
+				case language == "yaml" && strings.HasPrefix(block, "apiVersion: "):
+					loadManifest(t, dir, block) // testdata/kubernetes knows their types
 				case language == "yaml" && !named[block]:
 					loadDocPart(t, dir, block)
 				case language == "sh" && !named[block]:
@@ -123,8 +125,35 @@ func loadDocPart(t *testing.T, dir, block string) {
 	if err := os.WriteFile(filepath.Join(dir, "part.yaml"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := runDoc(dir, "TOKEN=t PASSWORD=p PING_KEY=k WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw backlog "+show+" --config part.yaml"); err != nil {
+	if out, err := runDoc(dir, docSecrets+" backlog "+show+" --config part.yaml"); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, block)
+	}
+}
+
+// docSecrets are the variables that configurations on pages use.
+const docSecrets = "TOKEN=t PASSWORD=p SHOP_PASSWORD=s API_TOKEN=a PING_KEY=k WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// loadManifest loads the configuration in a ConfigMap. A CronJob after that has the schedule
+// of a crontab for it.
+func loadManifest(t *testing.T, dir, block string) {
+	t.Helper()
+	var manifest struct {
+		Kind string
+		Data map[string]string
+		Spec struct{ Schedule string }
+	}
+	if err := yaml.Unmarshal([]byte(block), &manifest); err != nil {
+		t.Errorf("%v:\n%s", err, block)
+		return
+	}
+	switch manifest.Kind {
+	case "ConfigMap":
+		loadDocPart(t, dir, manifest.Data["schedule.yaml"])
+	case "CronJob":
+		out, err := runDoc(dir, docSecrets+" backlog schedule --format crontab --config part.yaml")
+		if err != nil || !strings.Contains(out, "\n"+manifest.Spec.Schedule+"  cd ") {
+			t.Errorf("%v: the CronJob starts at %q, and the crontab is\n%s", err, manifest.Spec.Schedule, out)
+		}
 	}
 }
 

@@ -373,19 +373,41 @@ func readsClock(s source) (reads []string) {
 			reads = append(reads, s.path+" imports "+p)
 		}
 	}
-	name, ok := s.imports["time"]
+	for _, at := range selected(s, "time", "Now", "Since", "Until") {
+		reads = append(reads, at+" reads the clock")
+	}
+	return reads
+}
+
+// selected returns where a file selects one of the names of a package.
+func selected(s source, imported string, names ...string) (places []string) {
+	name, ok := s.imports[imported]
 	if !ok {
-		return reads
+		return nil
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
 		if !ok {
 			return true
 		}
-		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
-			reads = append(reads, s.fset.Position(sel.Pos()).String()+" reads the clock")
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains(names, sel.Sel.Name) {
+			places = append(places, s.fset.Position(sel.Pos()).String())
 		}
 		return true
 	})
-	return reads
+	return places
+}
+
+// The first process of a container reaps every child but the programs that the package proc
+// has started: the exit status of another one could be lost.
+func TestProgramsAreStartedByProc(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || strings.HasPrefix(s.folder, "internal/") || s.folder == "backlog/handler/proc" {
+			continue
+		}
+		places := selected(s, "os/exec", "Command", "CommandContext", "Cmd")
+		for _, at := range append(places, selected(s, "os", "StartProcess")...) {
+			t.Errorf("%s: start the program by proc.Program", at)
+		}
+	}
 }

@@ -96,6 +96,16 @@ var plantedFaults = []plantedFault{
 			"interrupted := x.outcome == Errored && r.work.Err() != nil", "interrupted := x.outcome == Errored && r.work.Err() != nil && x.tier == \"\""}},
 		rule: history.Unfailed, kind: onPostgres, policy: "progressive", shape: *handoverKills, only: []string{"session"}, strikes: 2, plans: 6,
 	},
+	{
+		name:  "wait-halved",
+		edits: []faultEdit{{"backlog/lock.go", "TakeOverAfter = LockGrace + time.Second", "TakeOverAfter = (LockGrace + time.Second) / 2"}},
+		rule:  history.Overlap, kind: onPostgres, policy: "progressive", shape: *apartKills, only: []string{"prompt"}, strikes: 3, plans: 8,
+	},
+	{
+		name:  "handlers-outlive-the-lock",
+		edits: []faultEdit{{"backlog/lock.go", "deadline.Reset(LockGrace - time.Since(sent))", "_ = sent\n\t\tdeadline.Stop()"}},
+		rule:  history.Overlap, kind: onPostgres, policy: "progressive", shape: *apartKills, only: []string{"prompt"}, strikes: 3, plans: 8,
+	},
 }
 
 // TestPlantedFaultsFit holds that each fault can still be planted.

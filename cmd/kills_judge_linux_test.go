@@ -156,7 +156,7 @@ func (a killsAccount) add(p *killsPlan, counts map[string]int) {
 		a["shape "+p.shape.name] += n
 		a[fmt.Sprintf("%s %s", p.database(), kind)] += n
 		switch kind {
-		case "takeover", "handover", "session", "freeze":
+		case "takeover", "handover", "session", "prompt", "freeze":
 			a["take-overs"] += n
 		}
 	}

@@ -136,6 +136,9 @@ func drawKills(t *testing.T, seed uint64, strikes int) (plans []*killsPlan) {
 		if len(programs)%3 == 0 { // policies would always meet the same database
 			p.policy = &killsPolicies[(n+n/len(killsPolicies))%len(killsPolicies)]
 		}
+		if p.shape == frozenKills && n/len(shapes)%2 == 1 {
+			p.shape = apartKills
+		}
 		if p.shape.servers && p.kind == onSQLite {
 			p.shape = plainKills
 		}

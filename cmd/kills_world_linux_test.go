@@ -58,6 +58,7 @@ type killsShape struct {
 	long    string   // how long the calls of some rows take, which ignore SIGTERM
 	fast    bool     // calls take no time, and a kill finds many outcomes unwritten
 	servers bool     // only a server has sessions
+	apart   bool     // the standby has a state folder of its own, as on another machine
 }
 
 var (
@@ -66,8 +67,9 @@ var (
 		"handler", "handler", "handler", "stop", "stop", "pause",
 	}}
 	fastKills     = &killsShape{name: "fast", strikes: 8, fast: true, kinds: []string{"daemon", "daemon", "once", "due"}}
-	handoverKills = &killsShape{name: "handover", strikes: 3, long: "6s", kinds: []string{"takeover", "takeover", "handover", "session", "session", "beside"}}
+	handoverKills = &killsShape{name: "handover", strikes: 3, long: "6s", kinds: []string{"takeover", "takeover", "handover", "session", "prompt", "beside"}}
 	frozenKills   = &killsShape{name: "frozen", strikes: 2, long: "2s", kinds: []string{"freeze"}, servers: true}
+	apartKills    = &killsShape{name: "apart", strikes: 3, long: "6s", kinds: []string{"takeover", "session", "prompt", "prompt"}, servers: true, apart: true}
 )
 
 // A killsWorld is a plan that is being carried out.
@@ -150,8 +152,10 @@ func newKillsWorld(t *testing.T, p *killsPlan, noter string) *killsWorld {
 	if p.policy.deadlines {
 		tiers = "{name: narrow, every: 1s}"
 	}
-	w.write("schedule.yaml", fmt.Sprintf("database: %q\nstate: state.json\ntable: {name: BACKLOG, status: status}\nstatuses: {success: SUCCESS, dead: DEAD}\npolicy: %s\nhandler: %s\non_dead: {exec: [%q, exec, notes.log]}\ntiers: [%s]\n",
-		w.url(nil), p.policy.setting, handler, noter, tiers))
+	rest := fmt.Sprintf("database: %q\ntable: {name: BACKLOG, status: status}\nstatuses: {success: SUCCESS, dead: DEAD}\npolicy: %s\nhandler: %s\non_dead: {exec: [%q, exec, notes.log]}\ntiers: [%s]\n",
+		w.url(nil), p.policy.setting, handler, noter, tiers)
+	w.write("schedule.yaml", "state: state.json\n"+rest)
+	w.write(apartConfig, "state: apart/state.json\n"+rest)
 	w.write("notes.log", "")
 	f, err := os.Open(w.path("notes.log"))
 	if err != nil {
@@ -384,7 +388,7 @@ func (w *killsWorld) strike(kind string) {
 		d.cmd.Process.Signal(syscall.SIGSTOP)
 		time.Sleep(time.Duration(w.rand.IntN(600)) * time.Millisecond)
 		d.cmd.Process.Signal(syscall.SIGCONT)
-	case "takeover", "handover", "session", "freeze":
+	case "takeover", "handover", "session", "prompt", "freeze":
 		done = w.takeOver(kind)
 	default:
 		w.t.Fatalf("there is no strike %q", kind)
@@ -459,20 +463,29 @@ func (w *killsWorld) killHandler() bool {
 func (w *killsWorld) handlerMark() string { return "notes.log" }
 
 // takeOver lets a standby take over from a leader that is killed, stopped, cut off by the
-// server, or frozen and cut off.
+// server, or frozen and cut off. A prompt standby asks for the lock as soon as the leader is cut off,
+// which has probed the lock just before: handlers that ignore SIGTERM then live for longest.
 func (w *killsWorld) takeOver(kind string) bool {
 	w.t.Helper()
 	a := w.lead()
 	a.says(`"msg":"leading"`)
 	if w.standby == nil {
-		w.standby = w.start("run")
+		w.standby = w.startStandby(a)
 		w.standby.says(`"msg":"standing by: another daemon leads"`)
 	}
 	b := w.standby
-	w.shift(b)
+	isPrompt := kind == "prompt"
+	if isPrompt {
+		b.cmd.Process.Signal(syscall.SIGSTOP)
+		time.Sleep(standbyAsks)
+	} else {
+		w.shift(b)
+	}
 	w.insert(longRows)
 	w.until(a, 4*time.Second, func() bool { return w.hasLongCall(a) })
-	time.Sleep(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
+	if !isPrompt { // else the pass has just begun, and probed its lock
+		time.Sleep(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
+	}
 	pid := a.cmd.Process.Pid
 	at := time.Now()
 	ledBefore := leads(a)
@@ -485,6 +498,10 @@ func (w *killsWorld) takeOver(kind string) bool {
 		a = nil
 	case "session":
 		w.endSessionsOf(pid)
+	case "prompt":
+		w.endSessionsOf(pid)
+		time.Sleep(50 * time.Millisecond) // until the server has released the lock
+		b.cmd.Process.Signal(syscall.SIGCONT)
 	case "freeze":
 		a.cmd.Process.Signal(syscall.SIGSTOP)
 		if w.rand.IntN(4) > 0 { // else the server itself ends them, as those of a machine that is suspended
@@ -492,7 +509,8 @@ func (w *killsWorld) takeOver(kind string) bool {
 		}
 	}
 	ledB := leads(b)
-	hasLeader := func() bool { return leads(b) > ledB || kind == "session" && leads(a) > ledBefore }
+	isCut := kind == "session" || isPrompt
+	hasLeader := func() bool { return leads(b) > ledB || isCut && leads(a) > ledBefore }
 	if !eventually(hasLeader) {
 		w.t.Fatalf("nobody takes over:\n%s", b.log)
 	}
@@ -501,7 +519,7 @@ func (w *killsWorld) takeOver(kind string) bool {
 		a.cmd.Process.Signal(syscall.SIGCONT)
 		a.says(`"msg":"the leader lock is lost`)
 	}
-	if kind == "session" || kind == "freeze" {
+	if isCut || kind == "freeze" {
 		w.struck(kind, pid, at)
 	}
 	if leads(b) > ledB {
@@ -510,11 +528,26 @@ func (w *killsWorld) takeOver(kind string) bool {
 	return true
 }
 
+// apartConfig is a configuration like schedule.yaml with another state folder. The folder has a lock
+// file, too, for which the next process of the same machine waits.
+const apartConfig = "apart.yaml"
+
+func (w *killsWorld) startStandby(leader *daemon) *daemon {
+	if w.plan.shape.apart && !slices.Contains(leader.cmd.Args, apartConfig) {
+		return w.start("run", "--config", apartConfig)
+	}
+	return w.start("run")
+}
+
+// standbyAsks is how often a standby asks for the lock. One that was stopped for so long asks as soon
+// as it goes on.
+const standbyAsks = 2 * time.Second
+
 // shift lets the standby ask for the lock at other instants than before. Both ask the server every
 // two seconds, and a standby that has led before does so just after the leader.
 func (w *killsWorld) shift(standby *daemon) {
 	standby.cmd.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
+	time.Sleep(time.Duration(w.rand.Int64N(int64(standbyAsks))))
 	standby.cmd.Process.Signal(syscall.SIGCONT)
 }
 

@@ -71,6 +71,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	// net/http logs unsolicited responses with the standard logger, and they may hold a
 	// secret of ours. Everything that matters is returned as an error.
 	log.SetOutput(io.Discard)
+	reapOrphans()
 	queue := logqueue.New(err)
 	defer queue.Close()
 	g := &globalOptions{out: logqueue.After{Log: queue, W: out}, err: logging.OnScreen(queue)}

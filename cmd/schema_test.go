@@ -65,7 +65,7 @@ var beyond = strings.Fields(`
 	policy-touch-planned policy-touch rate-too-large rate-unit rate-zero redis-no-refresh refresh-english refresh-told source-keys source-shared
 	sql-refresh state-dead-is-success-when state-dead-is-success state-dead-sets-success state-error-is-success state-error-lost
 	state-no-status-column state-set-not-when state-success-is-dead state-success-is-error state-success-is-new state-success-stays-new
-	status-in-where tag tiers-order tiers-same-name timezone two-documents zero-byte
+	status-in-where tag tiers-order tiers-same-name timezone trace-sql two-documents zero-byte
 `)
 
 // Each example is valid by the schema, and each file that must be refused for its shape is not.

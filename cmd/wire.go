@@ -252,6 +252,7 @@ func (a *setup) engine(now func() time.Time, observe func(backlog.Event)) *backl
 		Hard:            a.hard,
 		Now:             now,
 		Observe:         observe,
+		Traceparent:     traceparentOf(a.cfg),
 	}
 	if k := a.cfg.Handler.Kind; k == "lines" || k == "amqp" {
 		e.Timeout = 0 // the handler enforces it: a worker may have other records to answer first

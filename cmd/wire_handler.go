@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
 	"backlog/backlog/handler/mail"
+	"backlog/backlog/handler/proc"
 	"backlog/backlog/handler/redis"
 	"backlog/backlog/inspect"
 	"backlog/backlog/mapping"
@@ -35,6 +37,16 @@ import (
 )
 
 type sqlSettings = work.Settings
+
+// reapOrphans reaps what handlers leave behind if this process is the first of a container.
+func reapOrphans() {
+	if os.Getpid() != 1 {
+		return
+	}
+	childEnded := make(chan os.Signal, 1)
+	signal.Notify(childEnded, syscall.SIGCHLD)
+	go proc.ReapOrphans(childEnded)
+}
 
 // knownSettings returns the settings of all policies and handlers. The package config decodes into them
 // without importing their packages.
@@ -136,7 +148,7 @@ func (g *globalOptions) configuredHandler(
 	case *amqp.DispatchSettings:
 		h = newDispatch(ctx, cfg, s, log)
 	case *redis.Settings:
-		h = &redis.Handler{Settings: *s, Log: log}
+		h = &redis.Handler{Settings: *s, Log: log, Traced: cfg.Handler.Traced()}
 	case *mail.Settings:
 		h = &mail.Handler{Settings: *s, Log: log}
 	default:
@@ -188,6 +200,15 @@ func hasColumns(columns []string, key string, h backlog.ConfiguredHandler) error
 		}
 	}
 	return nil
+}
+
+// traceparentOf returns what makes the traceparent of an attempt, nil if tracing is off.
+func traceparentOf(cfg *config.Config) func(*backlog.Record) string {
+	if !cfg.Handler.Traced() {
+		return nil
+	}
+	sampled := cfg.Handler.Trace == "sampled"
+	return func(r *backlog.Record) string { return backlog.Traceparent(r.AttemptID, sampled) }
 }
 
 // closeHandlers ends the programs and connections of the handlers.

@@ -50,6 +50,7 @@ func TestImage(t *testing.T) {
 	sql("SET search_path = " + schema + "; " + example.Configs["orders"].Content)
 
 	image := assemble(t)
+	wantLicences(t, image.root+"/usr/bin/backlog", image.root+"/usr/share/doc/backlog/THIRD_PARTY_LICENSES")
 	image.env = append(image.env, "SHOP_PASSWORD=word", "BACKLOG_DATABASE="+server+"?search_path="+schema)
 	config := filepath.Join(image.root, "etc/backlog/schedule.yaml")
 	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {

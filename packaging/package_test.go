@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"backlog/internal/testkit"
 )
 
@@ -83,6 +85,32 @@ func TestUnitsAgree(t *testing.T) {
 	}
 }
 
+// What may contain passwords is installed for the daemon's group alone.
+func TestPackagesAreClosed(t *testing.T) {
+	var list struct {
+		Contents []struct {
+			Dst  string
+			Info struct{ Mode os.FileMode } `yaml:"file_info"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(testkit.ReadFile(t, "nfpm.yaml")), &list); err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	for _, c := range list.Contents {
+		if !strings.HasPrefix(c.Dst, "/etc/backlog") && c.Dst != "/var/lib/backlog" {
+			continue
+		}
+		closed++
+		if c.Info.Mode == 0 || c.Info.Mode&0o007 != 0 {
+			t.Errorf("%s has the permissions %v", c.Dst, c.Info.Mode)
+		}
+	}
+	if closed < 3 {
+		t.Errorf("%d files and folders are looked at", closed)
+	}
+}
+
 // The units that `backlog schedule` prints are such as systemd takes.
 func TestPrintedUnits(t *testing.T) {
 	analyze(t)
@@ -138,16 +166,22 @@ func TestPackage(t *testing.T) {
 	if len(packages) != 1 || len(rpms) != 1 {
 		t.Fatalf("packages %v and %v", packages, rpms)
 	}
+	unpacked := t.TempDir()
+	command(t, ".", "dpkg-deb", "--extract", packages[0], unpacked) // an installation may leave documentation out
+	wantLicences(t, unpacked+"/usr/bin/backlog", unpacked+"/usr/share/doc/backlog/THIRD_PARTY_LICENSES")
 	if _, err := exec.LookPath("rpm"); err == nil {
-		if list := command(t, ".", "rpm", "-qpl", rpms[0]); !strings.Contains(list, "/usr/lib/systemd/system/backlog@.service\n") {
-			t.Errorf("the .rpm has\n%s", list)
+		list := command(t, ".", "rpm", "-qpl", rpms[0])
+		for _, file := range []string{"/usr/lib/systemd/system/backlog@.service", "/usr/share/doc/backlog/THIRD_PARTY_LICENSES"} {
+			if !strings.Contains(list, file+"\n") {
+				t.Errorf("without %s the .rpm has\n%s", file, list)
+			}
 		}
 	}
 
 	t.Cleanup(func() {
 		os.Remove("/etc/backlog/shop.yaml")
 		command(t, ".", "dpkg", "--purge", "backlog")
-		for _, path := range []string{"/etc/backlog", "/var/lib/backlog", "/usr/bin/backlog", "/usr/lib/systemd/system/backlog.service", "/usr/share/backlog"} {
+		for _, path := range []string{"/etc/backlog", "/var/lib/backlog", "/usr/bin/backlog", "/usr/lib/systemd/system/backlog.service", "/usr/share/backlog", "/usr/share/doc/backlog"} {
 			if _, err := os.Lstat(path); err == nil {
 				t.Errorf("%s is still there", path)
 			}

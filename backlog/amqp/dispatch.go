@@ -76,14 +76,15 @@ func (s *DispatchSettings) queues(major int) []Queue {
 // A request is the JSON that a worker gets: the line of docs/lines.md with two fields more,
 // timeout_seconds and ticket.
 type request struct {
-	AttemptID string          `json:"attempt_id"`
-	ID        json.RawMessage `json:"id"`
-	Status    string          `json:"status"`
-	Inserted  *time.Time      `json:"inserted"`
-	Tier      string          `json:"tier"`
-	Record    json.RawMessage `json:"record"`
-	Timeout   float64         `json:"timeout_seconds"`
-	Ticket    string          `json:"ticket"`
+	AttemptID   string          `json:"attempt_id"`
+	ID          json.RawMessage `json:"id"`
+	Status      string          `json:"status"`
+	Inserted    *time.Time      `json:"inserted"`
+	Tier        string          `json:"tier"`
+	Traceparent string          `json:"traceparent,omitempty"`
+	Record      json.RawMessage `json:"record"`
+	Timeout     float64         `json:"timeout_seconds"`
+	Ticket      string          `json:"ticket"`
 }
 
 // An outcome is the JSON with which a worker answers.
@@ -383,7 +384,9 @@ func (d *Dispatch) endFlight(f *flight) {
 // request returns the request for a record as a message, and its ticket.
 func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err error) {
 	t := ticketOf(r, d.Table, d.States)
-	q := request{AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Timeout: d.Timeout.Seconds(), Ticket: t.sign(d.Secret)}
+	q := request{
+		AttemptID: r.AttemptID, Status: r.Status, Tier: r.Tier, Traceparent: r.Traceparent, Timeout: d.Timeout.Seconds(), Ticket: t.sign(d.Secret),
+	}
 	if !r.Inserted.IsZero() {
 		q.Inserted = new(r.Inserted.UTC())
 	}
@@ -394,6 +397,9 @@ func (d *Dispatch) request(r *backlog.Record) (m message, signed string, err err
 	}
 	body, err := json.Marshal(q)
 	p := amqp.Publishing{Body: body, ContentType: "application/json", MessageId: r.AttemptID, Type: requestType, Timestamp: time.Now()}
+	if r.Traceparent != "" {
+		p.Headers = amqp.Table{"traceparent": r.Traceparent} // for what traces the broker
+	}
 	return message{"", workQueue(d.Name), p}, q.Ticket, err
 }
 

@@ -246,6 +246,25 @@ func TestDispatchForged(t *testing.T) {
 	}
 }
 
+// Of what a worker says about its failure the beginning is kept, however long it is.
+func TestDispatchLongError(t *testing.T) {
+	t.Parallel()
+	w := newWorks(t, 1)
+	d := w.daemon()
+	e := w.engine(d, nil)
+	if err := d.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		q := w.takeRequest()
+		w.answer(outcome{AttemptID: q.AttemptID, Outcome: "error", Error: strings.Repeat("x", 8<<20), Ticket: q.Ticket})
+	}()
+	w.pass(e)
+	if row := w.row(1); row.Status != "ERROR" || len(row.LastError) > maxText+len("…") || !strings.HasPrefix(row.LastError, "xxx") {
+		t.Errorf("status %s, %d bytes of the error", row.Status, len(row.LastError))
+	}
+}
+
 // Only one process hears outcomes.
 func TestDispatchAlone(t *testing.T) {
 	t.Parallel()

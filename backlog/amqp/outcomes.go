@@ -27,6 +27,7 @@ func (d *Dispatch) receiveOutcomes(sess *session, list <-chan amqp.Delivery, que
 			_ = m.Ack(false)
 			continue
 		}
+		a.bound()
 		if d.passToWaiter(a) {
 			continue
 		}
@@ -57,6 +58,18 @@ func (d *Dispatch) receiveOutcomes(sess *session, list <-chan amqp.Delivery, que
 	_ = sess.consumerCancelled(queue)
 }
 
+// maxText is how much of a worker's text is kept, in bytes.
+const maxText = 2 << 10
+
+// bound keeps of a delivery only what is needed from here on: a worker may send as much as the broker takes, and
+// many outcomes may wait for the database.
+func (a *received) bound() {
+	a.delivery.Body = nil
+	a.ID = nil
+	a.Error = backlog.Beginning(a.Error, maxText)
+	a.Worker = backlog.Beginning(a.Worker, maxText)
+}
+
 // ticketOf returns the ticket of an outcome. It returns an error if the ticket is of another
 // table, of other settings or of another attempt.
 func (d *Dispatch) ticketOf(a *received) (ticket, error) {
@@ -80,7 +93,6 @@ func (a *received) fromDeadLetter(m *amqp.Delivery) {
 	var r request
 	_ = json.Unmarshal(m.Body, &r) // after an error there is no ticket, and it is dropped
 	a.AttemptID = r.AttemptID
-	a.ID = r.ID
 	a.Ticket = r.Ticket
 	if reason, _ := m.Headers["x-first-death-reason"].(string); reason != "delivery_limit" {
 		a.expired = true

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"backlog/backlog"
 	"backlog/internal/testkit"
 )
@@ -24,5 +26,24 @@ func TestRequestWithoutADate(t *testing.T) {
 	m, _, err := new(Dispatch).request(&backlog.Record{Key: backlog.NewKey(int64(1)), AttemptID: "a"})
 	if err != nil || !strings.Contains(string(m.Body), `"inserted":null`) {
 		t.Errorf("%s, %v", m.Body, err)
+	}
+}
+
+// The traceparent of an attempt is in the request and in a header of the message. Without one
+// there is neither.
+func TestRequestTraceparent(t *testing.T) {
+	for traceparent, want := range map[string]struct {
+		headers amqp.Table
+		body    string
+	}{
+		"":                {nil, `"tier":"1d","record":{}`},
+		"00-4bf9-00f0-01": {amqp.Table{"traceparent": "00-4bf9-00f0-01"}, `"tier":"1d","traceparent":"00-4bf9-00f0-01","record":{}`},
+	} {
+		r := &backlog.Record{Key: backlog.NewKey(int64(1)), AttemptID: "a", Tier: "1d", Traceparent: traceparent}
+		m, _, err := new(Dispatch).request(r)
+		if err != nil || !strings.Contains(string(m.Body), want.body) {
+			t.Errorf("%q: %s, %v", traceparent, m.Body, err)
+		}
+		testkit.Equal(t, "headers", m.Headers, want.headers)
 	}
 }

@@ -133,6 +133,7 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	q := &u.request
 	r.AttemptID = q.AttemptID
 	r.Tier = q.Tier
+	r.Traceparent = q.Traceparent
 	began := time.Now()
 	limit := time.Duration(q.Timeout * float64(time.Second))
 	stopCtx := ctx // done when the worker is to stop

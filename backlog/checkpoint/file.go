@@ -223,11 +223,12 @@ func replace(path string, content io.Reader) error {
 	return nil
 }
 
-// makeFolderOf creates the missing folders of the path. A new folder is synced into the one that it is in,
-// without which a power loss could take it away with everything in it.
+// makeFolderOf creates the missing folders of the path, for this account alone: errors of past passes may quote
+// records. A new folder is synced into the one that it is in, without which a power loss could take it away with
+// everything in it.
 func makeFolderOf(path string) error {
 	existing := existingParent(path)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	for dir := filepath.Dir(path); err == nil && dir != existing; dir = filepath.Dir(dir) {
 		_ = syncFolder(filepath.Dir(dir))
 	}

@@ -132,7 +132,7 @@ func TestFolderIsSyncedAfterTheRename(t *testing.T) {
 	}
 }
 
-// A new state folder is in the one above, which has to be on the disk as well.
+// A new state folder is for this account alone. It is in the one above, which has to be on the disk as well.
 func TestNewFolderIsSynced(t *testing.T) {
 	dir := t.TempDir()
 	var synced []string
@@ -151,5 +151,11 @@ func TestNewFolderIsSynced(t *testing.T) {
 	want := []string{filepath.Join(dir, "state"), dir, filepath.Join(dir, "state", "backlog")}
 	if !slices.Equal(synced, want) {
 		t.Errorf("want the folders %q synced, got %q", want, synced)
+	}
+	for _, made := range []string{want[0], want[2]} {
+		info, err := os.Stat(made)
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v, want it closed to other accounts", made, info.Mode(), err)
+		}
 	}
 }

@@ -18,7 +18,13 @@ type Handler struct {
 	// Concurrency is how many records are processed at a time, from 1 to 100,000. If the
 	// settings are [Bounded], it is at most their InFlight.
 	Concurrency int `yaml:"concurrency" min:"1" max:"100000" why:"so many records are never processed at a time"`
+
+	// Trace is the flag of the traceparent that the handler gets of each attempt, see [Handler.Traced].
+	Trace string `yaml:"trace" words:"off sampled unsampled"` // "": off
 }
+
+// Traced reports whether attempts have a traceparent.
+func (h *Handler) Traced() bool { return h.Trace == "sampled" || h.Trace == "unsampled" }
 
 func defaultHandler() Handler { return Handler{Timeout: 30 * time.Second, Concurrency: 4} }
 
@@ -29,6 +35,9 @@ func (v value) handler() Handler {
 		return h
 	}
 	h.Kind, h.Settings = v.oneKind(v.d.known.Handlers, v.settingsOf(&h, nil), "nothing to run; add exec: [./deliver.sh], or lines, http, sql or redis")
+	if h.Kind == "sql" && h.Traced() {
+		v.d.failf(join(v.path, "trace"), "statements call no service to which a trace could go on; remove it")
+	}
 	if bounded, ok := h.Settings.(Bounded); ok {
 		if most := bounded.InFlight(); !v.has("concurrency") || most < h.Concurrency {
 			h.Concurrency = max(1, most)
@@ -66,6 +75,7 @@ func (v value) worker() (settings any, h Handler) {
 	h.Concurrency = cmp.Or(concurrency, h.Concurrency)
 	h.Timeout = 0
 	v.d.rejectKey("worker.handler.timeout", "stands in the daemon's file, which sends it with each record; remove it")
+	v.d.rejectKey("worker.handler.trace", "stands in the daemon's file, which sends the traceparent with each record; remove it")
 	v.d.rejectKey("worker.handler.input", "is what a program reads of a message, and a record is always JSON; remove it")
 	if slices.Contains(tableHandlers, h.Kind) {
 		v.d.failf(join(v.path, "handler."+h.Kind), "does not work in a worker; take exec, lines or http")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"backlog/backlog/config"
+	"backlog/backlog/handler/exec"
 	"backlog/backlog/handler/http"
 	"backlog/backlog/handler/lines"
 	"backlog/backlog/handler/mail"
@@ -32,6 +33,7 @@ func TestHandlers(t *testing.T) {
 			Kind: "lines", Settings: &lines.Settings{Command: []string{"./worker.py"}, Workers: 1, Window: 8, MaxPause: time.Hour},
 			Concurrency: 8, // more does not fit
 		},
+		"ok-trace": {Kind: "exec", Settings: &exec.Settings{Command: []string{"./deliver.sh"}, Reject: []int{65}, Skip: []int{75}}, Trace: "unsampled"},
 		"ok-http": {
 			Kind: "http", Settings: &http.Settings{
 				URL: "https://{region}.example.com/orders/{id}?q={{x}}", Method: "PUT",
@@ -54,7 +56,7 @@ func TestHandlers(t *testing.T) {
 			Kind: "redis", Settings: &redis.Settings{
 				URL: "redis://:hunter2@127.0.0.1:6379/3", Input: "bigtables-input", Output: "bigtables-output", Columns: []string{"input_url"},
 				Fields: mapping.Names{
-					{"big_table_uid", "id"}, {"refresh_attempt_uid", "attempt_in"}, {"request_attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"},
+					{"big_table_uid", "id"}, {"refresh_attempt_uid", "attempt_in"}, {"request_attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"}, {"traceparent", "traceparent"},
 				},
 			},
 			Timeout: time.Hour,

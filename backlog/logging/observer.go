@@ -153,7 +153,8 @@ func (o *Observer) log(ev backlog.Event) {
 		if o.Dead {
 			p.died++
 			if p.died <= maxDied {
-				log.Info("record died", "id", ev.Record.Key.String(), "reason", ev.Record.Reason)
+				args := []any{"id", ev.Record.Key.String(), "reason", ev.Record.Reason}
+				log.Info("record died", append(args, attempt(ev.Record)...)...)
 			}
 		}
 	case backlog.Expired:
@@ -260,7 +261,8 @@ func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
 	}
 }
 
-// attributes returns the event's record, its error and until when it is snoozed, if it has them.
+// attributes returns the event's record, its error, until when it is snoozed and the attempt, as far as it has
+// them.
 func attributes(ev backlog.Event) []any {
 	var args []any
 	if ev.Record != nil {
@@ -271,6 +273,21 @@ func attributes(ev backlog.Event) []any {
 	}
 	if ev.Err != nil {
 		args = append(args, "error", ev.Err)
+	}
+	if ev.Record != nil {
+		args = append(args, attempt(ev.Record)...)
+	}
+	return args
+}
+
+// attempt returns the attempt on a record and its trace, if it has them.
+func attempt(r *backlog.Record) []any {
+	var args []any
+	if r.AttemptID != "" {
+		args = append(args, "attempt_id", r.AttemptID)
+	}
+	if id := r.TraceID(); id != "" {
+		args = append(args, "trace_id", id)
 	}
 	return args
 }

@@ -293,6 +293,15 @@ func TestReaderAhead(t *testing.T) {
 }
 
 // Many records are simulated as points, each for several.
+// tiersOf returns a schedule of so many tiers.
+func tiersOf(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "- {max_age: %dh, every: 1h}\n", i+1)
+	}
+	return b.String()
+}
+
 func TestReaderSimulate(t *testing.T) {
 	d, _ := readerOf(t, twoTiers, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000) INSERT INTO orders "+
 		"SELECT i, 'ERROR', datetime('now', '-' || (i % 600) || ' minutes'), '', '' FROM n")
@@ -312,6 +321,15 @@ func TestReaderSimulate(t *testing.T) {
 	}
 	if _, err := d.Simulate(t.Context(), "tiers: [{max_age: 1d, every: 5m}]\n---\nx"); err == nil || strings.Contains(err.Error(), "nothing is written") {
 		t.Errorf("two documents: %v", err)
+	}
+	for bomb, want := range map[string]string{
+		"a: &a [x, x]\nb: &b [*a, *a]\ntiers: *b": "an alias",
+		strings.Repeat("[", 60_000):               "nested too deeply",
+		tiersOf(51):                               "51 tiers are too many",
+	} {
+		if _, err := d.Simulate(t.Context(), bomb); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v, want %s", bomb, err, want)
+		}
 	}
 	var calls [2]float64
 	for i := range calls {

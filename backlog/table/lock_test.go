@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/table"
+	"backlog/internal/testkit"
 )
 
 const lockTables = `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
@@ -100,6 +101,22 @@ func TestLockIsThatOfTheTable(t *testing.T) {
 	files, err := filepath.Glob(f.path + "-backlog-*.lock")
 	if err != nil || len(files) != 5 {
 		t.Errorf("the lock files beside the database are %q, %v, want one for each table", files, err)
+	}
+}
+
+// An account that can read a lock file can hold the lock. The file is open to those that can read the database.
+func TestLockFileHasThePermissionsOfTheDatabase(t *testing.T) {
+	for _, want := range []os.FileMode{0o600, 0o640, 0o644} {
+		f := newFile(t, lockTables)
+		if err := os.Chmod(f.path, want); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, lock(t, locker(t, f.path, "", "BACKLOG")))
+		info, err := os.Stat(f.path + "-backlog-backlog-run.lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Equal(t, "the permissions of the lock file", info.Mode().Perm(), want)
 	}
 }
 

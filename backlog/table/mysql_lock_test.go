@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +110,50 @@ func TestMySQLLockOfHalfOpenConnection(t *testing.T) {
 	unlock(t, next)
 	if d := time.Since(began); d > 14*time.Second {
 		t.Errorf("the server let go of the lock after %v", d)
+	}
+}
+
+// A lock request whose answer falls silent after its row gives up within its limit: the driver closes rows without
+// regard to the context, and would wait for the rest.
+func TestMySQLLockAnswerWithoutEnd(t *testing.T) {
+	t.Parallel() // it waits
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, "CREATE TABLE BACKLOG (id INT PRIMARY KEY, status VARCHAR(20), date_inserted DATETIME)")
+	const execute = 0x17 // COM_STMT_EXECUTE
+	var cutting, executing, wasCut atomic.Bool
+	u, _ := url.Parse(rawURL)
+	u.Host = newProxy(t, u.Host, func(client, server net.Conn) {
+		go passOn(client, server, func(b []byte) bool {
+			executing.Store(len(b) > 4 && b[4] == execute)
+			return true
+		})
+		go func() {
+			for b := make([]byte, 32<<10); ; {
+				n, err := server.Read(b)
+				if err != nil {
+					client.Close()
+					return
+				}
+				if cutting.Load() && executing.Load() {
+					client.Write(b[:n-1])
+					wasCut.Store(true)
+					time.AfterFunc(5*time.Second, func() { client.Close() }) // ends a request without a limit
+					return
+				}
+				client.Write(b[:n])
+			}
+		}()
+	})
+	locker := mysqlLocker(t, u.String(), "", "BACKLOG")
+	cutting.Store(true)
+	began := time.Now()
+	_, err := locker.TryLock(t.Context(), backlog.RunLock)
+	if d := time.Since(began); err == nil || d > 3*time.Second {
+		t.Errorf("TryLock took %v, and returned %v", d, err)
+	}
+	if !wasCut.Load() {
+		t.Error("no answer was cut")
 	}
 }
 

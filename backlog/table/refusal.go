@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,14 +35,16 @@ func (t *Table) refusedWrite(place string, w batchUpdate, err error) error {
 	u := &refusedWrite{write: w, place: place}
 	u.said, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
 	u.rule, u.name = t.db.GuardOf(err)
+	cause := t.db.AsProblem(err)
+	isKnown := errors.As(cause, new(*db.Problem)) // such as a damaged file: no rule of the table is to blame
 	switch {
 	case t.db.IsTransient(err):
 		return err
-	case class == db.Denied:
-		return &backlog.Refusal{Reach: backlog.EveryRow, Err: t.db.AsProblem(err)}
 	case class == db.Refused:
 		u.error = problem("change it to one that the table takes", "%s: table %s does not take %s: %s", place, t.m.Name, shown, u.said)
 		return u
+	case class == db.Denied, isKnown:
+		return &backlog.Refusal{Reach: backlog.EveryRow, Err: cause}
 	}
 	return everyRow("look at the table's triggers and constraints", "%s: %s cannot be set in table %s: %s", place, shown, t.m.Name, u.said)
 }

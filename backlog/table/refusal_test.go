@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -191,5 +192,21 @@ func TestReachOfARefusal(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A damaged page that only writes read is named as damage, and no trigger is blamed for it.
+func TestDamageIsNotARefusal(t *testing.T) {
+	f := newFile(t, `CREATE TABLE BACKLOG (id INTEGER PRIMARY KEY, status TEXT, date_inserted TEXT);
+		CREATE INDEX by_upper ON BACKLOG (upper(status));
+		INSERT INTO BACKLOG VALUES (1, 'NEW', '2026-02-10 11:00:00')`)
+	// The index begins at the page of the table.
+	f.exec("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'BACKLOG') WHERE name = 'by_upper'")
+	store := f.store(plainMapping())
+	records, _ := readAll(t, store, backlog.Query{Lane: backlog.Fresh, Now: noon, Limit: 10})
+	err := store.Try(t.Context(), backlog.Settlement{Record: &records[0], Target: backlog.RowSuccess, At: noon})
+	refusal, ok := errors.AsType[*backlog.Refusal](err)
+	if !ok || refusal.Reach != backlog.EveryRow || !strings.Contains(err.Error(), "is damaged, or the disk cannot read it: ") || strings.Contains(err.Error(), "trigger") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRequests = 64       // answered at a time
+	maxRequests = 64       // answered at a time, and as many without a token
 	maxBody     = 64 << 10 // bytes of a request
 	maxSessions = 100
 	sessionLife = 12 * time.Hour

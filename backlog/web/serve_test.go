@@ -15,6 +15,8 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -60,6 +62,37 @@ func TestAtOnce(t *testing.T) {
 			t.Errorf("answers by class: %v", n)
 		}
 	})
+}
+
+// Visitors without a token who send their logins slowly keep others from logging in, and from nothing else.
+func TestSlowStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, newFake(t, ""), nil)
+		session := logIn(t, site, fullToken)
+		end := make(chan struct{})
+		for range 64 {
+			go func() {
+				r := httptest.NewRequest("POST", "http://127.0.0.1:8080/login", slowBody{end})
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				site.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+		}
+		synctest.Wait()
+		testkit.Equal(t, "a login", visit(site, "POST", "/login", url.Values{"token": {fullToken}}).Code, 429)
+		testkit.Equal(t, "a page", visit(site, "GET", "/", nil, session).Code, 200)
+		testkit.Equal(t, "the API", ask(site, readToken, "GET", "/api/v1/status", "").Code, 200)
+		close(end)
+		synctest.Wait()
+		testkit.Equal(t, "a login afterwards", visit(site, "POST", "/login", url.Values{"token": {fullToken}}).Code, 303)
+	})
+}
+
+// A slowBody sends nothing until its channel is closed, and then ends.
+type slowBody struct{ end chan struct{} }
+
+func (b slowBody) Read([]byte) (int, error) {
+	<-b.end
+	return 0, io.EOF
 }
 
 // What a database says is not for visitors, and a panic is an answer.

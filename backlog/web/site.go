@@ -32,7 +32,8 @@ type Site struct {
 	setup       atomic.Pointer[setup]
 	crossOrigin *http.CrossOriginProtection
 
-	requests   *semaphore.Weighted // bounds the requests that are answered at a time
+	requests   *semaphore.Weighted // bounds the requests with a token that are answered at a time
+	strangers  *semaphore.Weighted // bounds those without one: they can delay logins, and no other page
 	database   *semaphore.Weighted // held by the one request that asks the database
 	simulating sync.Mutex          // held by the one request that simulates
 	answers    [6]atomic.Int64     // by the first digit of the status
@@ -59,6 +60,7 @@ func New(s Settings, dir string, t Tokens, b Backlog, log *slog.Logger) (*Site, 
 		log:         log,
 		crossOrigin: http.NewCrossOriginProtection(),
 		requests:    semaphore.NewWeighted(maxRequests),
+		strangers:   semaphore.NewWeighted(maxRequests),
 		database:    semaphore.NewWeighted(1),
 	}
 	site.sessions, _ = simplelru.NewLRU[string, session](maxSessions, nil) // no error: the size is more than 0
@@ -257,11 +259,15 @@ func (v *visit) answer() error {
 	case rt.probe:
 		return rt.serve(v)
 	}
-	if !v.requests.TryAcquire(1) {
+	requests := v.requests
+	if v.right == None {
+		requests = v.strangers
+	}
+	if !requests.TryAcquire(1) {
 		v.w.Header().Set("Retry-After", "1")
 		return &Problem{http.StatusTooManyRequests, fmt.Sprintf("%d requests are being answered already; try again.", maxRequests)}
 	}
-	defer v.requests.Release(1)
+	defer requests.Release(1)
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBody)
 	if rt.serve != nil {
 		return rt.serve(v)

@@ -76,6 +76,8 @@ func (s *Settings) Check(fail func(field, problem string)) {
 //	BACKLOG_INSERTED    RFC 3339 in UTC; empty if the record has no date
 //	BACKLOG_ATTEMPT_ID  unique to this attempt
 //	BACKLOG_TIER        the tier or max age of the pass
+//	TRACEPARENT         [backlog.Record.Traceparent], if there is one; then this process's
+//	                    TRACESTATE, which belongs to another trace, is left out
 //
 // under the refresh policy also
 //
@@ -169,7 +171,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 	if err := cmp.Or(stdoutErr, stderrErr); err != nil {
 		return err
 	}
-	cmd, err := h.program().Start(append(environ(), vars...), stdin, stdout.w, stderr.w)
+	cmd, err := h.program().Start(append(environ(r), vars...), stdin, stdout.w, stderr.w)
 	reading := readLater(stdout, stderr)
 	terminated := false
 	if err == nil {
@@ -211,11 +213,16 @@ func section(heading, text string) string {
 func logged(text string) string { return text[max(0, len(text)-800):] }
 
 // environ returns the environment of this process without the variables that only dead
-// records have. The variables of every record need not be removed: they are set anew.
-func environ() []string {
+// records have, and without the state of another trace than r's. The variables of every record
+// need not be removed: they are set anew.
+func environ(r *backlog.Record) []string {
+	foreign := []string{"BACKLOG_REASON", "BACKLOG_ERROR", "BACKLOG_DISABLED_REASON"}
+	if r.Traceparent != "" {
+		foreign = append(foreign, "TRACESTATE")
+	}
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains([]string{"BACKLOG_REASON", "BACKLOG_ERROR", "BACKLOG_DISABLED_REASON"}, name)
+		return slices.Contains(foreign, name)
 	})
 }
 
@@ -228,7 +235,10 @@ func variables(r *backlog.Record) ([]string, error) {
 		if name == "error" || name == "disabled_reason" {
 			value = proc.Head(value)
 		}
-		name = "BACKLOG_" + strings.ToUpper(name)
+		name = strings.ToUpper(name)
+		if name != "TRACEPARENT" { // which tracers look for by this name
+			name = "BACKLOG_" + name
+		}
 		if strings.Contains(value, "\x00") {
 			return nil, fmt.Errorf("%s cannot be %.100q: the environment of a program holds no NUL bytes", name, value)
 		}

@@ -465,7 +465,7 @@ func (c *client) newRedactor() *strings.Replacer {
 // hasNoSecret reports whether a header of this name holds no secret.
 func hasNoSecret(name string) bool {
 	return strings.HasPrefix(name, "Backlog-") || slices.Contains([]string{
-		"Content-Length", "Content-Type", "Date", "Idempotency-Key", "Retry-After", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
+		"Content-Length", "Content-Type", "Date", "Idempotency-Key", "Retry-After", "Traceparent", "User-Agent", "Webhook-Id", "Webhook-Timestamp",
 	}, name)
 }
 

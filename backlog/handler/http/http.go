@@ -245,6 +245,8 @@ func parseSecret(text string) ([]byte, error) {
 //	Idempotency-Key     the same as webhook-id
 //	Backlog-Attempt-Id  unique to this attempt
 //	Backlog-Tier        the tier or max age of the pass
+//	traceparent         [backlog.Record.Traceparent], if there is one; it takes the place of
+//	                    one in Settings.Headers
 //	webhook-timestamp   Unix seconds, if there are secrets
 //	webhook-signature   one v1 signature for each secret: Standard Webhooks 1.0
 //

@@ -60,11 +60,14 @@ func (c *client) header(r *backlog.Record, keys [][]byte, body []byte, now time.
 		switch name {
 		case "id", "status", "inserted": // these are columns, which the body may have
 			continue
+		case "traceparent": // which tracers look for by this name
 		case "deadline":
-			name = "attempt_deadline"
+			name = "backlog-attempt-deadline"
+		default:
+			name = "backlog-" + strings.ReplaceAll(name, "_", "-")
 		}
 		if text := headerText(fmt.Sprint(values[i])); text != "" {
-			h[textproto.CanonicalMIMEHeaderKey("backlog-"+strings.ReplaceAll(name, "_", "-"))] = []string{text}
+			h[textproto.CanonicalMIMEHeaderKey(name)] = []string{text}
 		}
 	}
 	if len(keys) > 0 {

@@ -54,7 +54,7 @@ func (p Program) Start(env []string, stdin io.Reader, stdout, stderr io.Writer) 
 		cmd.Stderr = stderr
 		cmd.SysProcAttr = ownGroup
 		cmd.WaitDelay = waitDelay
-		err := cmd.Start()
+		err := running.start(cmd)
 		if err == nil {
 			return cmd, nil
 		}
@@ -90,7 +90,7 @@ func Wait(ctx context.Context, killed <-chan struct{}, cmd *exec.Cmd, grace time
 		Terminate(cmd.Process.Pid, exited, grace, killed)
 		close(groupEnded)
 	})
-	err = cmd.Wait()
+	err = running.wait(cmd)
 	close(exited)
 	terminated = !stop()
 	if terminated {
@@ -137,8 +137,8 @@ func groupHasMembers(group int) bool {
 	if unix.Kill(-group, 0) == unix.ESRCH {
 		return false
 	}
-	// Zombies count as members until their parent reaps them. In a container this process
-	// may be the first one, and the parent of all orphans.
+	// Zombies count as members until their parent reaps them. That is this process if it is the
+	// first one of a container, and ReapOrphans may have yet to come to them.
 	unix.Wait4(-group, nil, unix.WNOHANG, nil)
 	return true
 }

@@ -16,3 +16,6 @@ func Drain(*os.File, *Tail) bool { return false }
 
 // Unread returns false: only Linux tells a writer how much of a pipe is unread.
 func Unread(*os.File) (n int, known bool) { return 0, false }
+
+// ReapOrphans does nothing: only on Linux can a program be the first process of a container.
+func ReapOrphans(<-chan os.Signal) {}

@@ -48,6 +48,7 @@ const (
 	attemptOut
 	attemptNo
 	deadline
+	traceparent
 )
 
 // badSuffix ends the name of the list to which items go that are not answers.
@@ -55,7 +56,7 @@ const badSuffix = "-bad"
 
 // NewSettings returns the defaults.
 func NewSettings() *Settings {
-	return &Settings{Fields: mapping.Names{{"id", "id"}, {"attempt_uid", "attempt_in"}, {"attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"}}}
+	return &Settings{Fields: mapping.Names{{"id", "id"}, {"attempt_uid", "attempt_in"}, {"attempt_uid", "attempt_out"}, {"attempt_no", "attempt_no"}, {"deadline", "deadline"}, {"traceparent", "traceparent"}}}
 }
 
 // Check calls fail with each problem of the settings. Its texts show no secret.
@@ -85,7 +86,7 @@ func (s *Settings) Check(fail func(field, problem string)) {
 		}
 	}
 	for i, c := range s.Columns {
-		if other, taken := names[c]; taken {
+		if other, taken := names[c]; taken && other != "traceparent" { // that is a field only if tracing is on
 			fail(fmt.Sprintf("columns[%d]", i), fmt.Sprintf("%s is a field of requests already; give that another name, such as fields: {%s: record_%s}", mapping.Show(c), other, c))
 		}
 	}
@@ -131,9 +132,9 @@ func (c timeoutConn) Write(p []byte) (int, error) {
 // A Handler pushes a request for each record to the list Input, from which workers take it,
 // and reads the workers' answers from the list Output. It requires the refresh policy.
 //
-// A request is a JSON object with the fields id, attempt_uid, attempt_no, deadline
-// and the columns of the record. It is pushed once. An answer is a JSON object with
-// the attempt_uid of its request and
+// A request is a JSON object with the fields id, attempt_uid, attempt_no, deadline,
+// traceparent if the record has one, and the columns of the record. It is pushed once. An answer
+// is a JSON object with the attempt_uid of its request and
 //
 //	type     success, failure, reject (a final failure), or
 //	         user_friendly_status: the attempt goes on
@@ -148,6 +149,9 @@ type Handler struct {
 	Settings
 
 	Log *slog.Logger // logs what is pushed at DEBUG, and what is wrong with answers; nil: no log
+
+	// Traced says that records have a [backlog.Record.Traceparent], which is a field of requests.
+	Traced bool
 
 	once        sync.Once // makes connections
 	connections *redis.Pool
@@ -175,6 +179,9 @@ func (h *Handler) Prepare() error {
 	}
 	if err := mapping.FirstProblem(h.Settings.Check); err != nil {
 		return fmt.Errorf("redis: %w", err)
+	}
+	if h.Traced && slices.Contains(h.Columns, h.Fields[traceparent][0]) {
+		return fmt.Errorf("redis: columns: with trace, %s is a field of requests already; give that another name, such as fields: {traceparent: attempt_traceparent}", mapping.Show(h.Fields[traceparent][0]))
 	}
 	return nil
 }
@@ -237,6 +244,10 @@ func (h *Handler) request(r *backlog.Record) ([]byte, error) {
 	req := backlog.Record{Values: []any{r.Key, r.Memory.UID, r.Memory.AttemptNo, backlog.TimeText(r.Memory.Deadline)}}
 	for _, field := range []int{id, attemptIn, attemptNo, deadline} {
 		req.Names = append(req.Names, h.Fields[field][0])
+	}
+	if r.Traceparent != "" {
+		req.Names = append(req.Names, h.Fields[traceparent][0])
+		req.Values = append(req.Values, r.Traceparent)
 	}
 	columns := h.Settings.Columns
 	if columns == nil {

@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"reflect"
@@ -103,12 +107,20 @@ func TestRedisPushes(t *testing.T) {
 		"all columns": {nil, `{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"https://example.com/\"a\"","n":null}`},
 		"names":       {names, `{"big_table_uid":7,"refresh_attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"https://example.com/\"a\""}`},
 		"none":        {func(s *redis.Settings) { s.Columns = []string{} }, `{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z"}`},
+		"trace in the place of a column": {
+			func(s *redis.Settings) { s.Fields[5][0] = "input_url" },
+			`{"id":7,"attempt_uid":"u1","attempt_no":2,"deadline":"2026-01-05T07:00:00.5Z","input_url":"00-4bf9-00f0-01","n":null}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLists(t, testserver.RedisURL(t), test.change)
 			l.connect(t, l.handler.URL)
+			r := begun()
+			if strings.HasPrefix(name, "trace") {
+				r.Traceparent = "00-4bf9-00f0-01"
+			}
 			for range 2 {
-				if err := l.handler.Handle(t.Context(), begun()); !errors.Is(err, backlog.Accepted) {
+				if err := l.handler.Handle(t.Context(), r); !errors.Is(err, backlog.Accepted) {
 					t.Fatal(err)
 				}
 			}
@@ -474,6 +486,19 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
+// TestRedisDistrusts has a server whose certificate is not trusted: it does not learn the password.
+func TestRedisDistrusts(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes
+	server.StartTLS()
+	defer server.Close()
+	l := newLists(t, "rediss://:hunter2@"+server.Listener.Addr().String(), nil)
+	err := l.handler.Ready(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("want the certificate refused, got %v", err)
+	}
+}
+
 // TestRedisSilent is a server that takes connections and says nothing.
 func TestRedisSilent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -528,6 +553,14 @@ func TestRedisSettings(t *testing.T) {
 			wantRefused = "redis: " + want
 		}
 		testkit.Equal(t, "Prepare", refused, wantRefused)
+	}
+	s := redis.NewSettings()
+	s.URL, s.Input, s.Output, s.Columns = "redis://127.0.0.1", "in", "out", []string{"traceparent"}
+	for traced, want := range map[bool]string{
+		false: "<nil>",
+		true:  "redis: columns: with trace, traceparent is a field of requests already; give that another name, such as fields: {traceparent: attempt_traceparent}",
+	} {
+		testkit.Equal(t, "Prepare", fmt.Sprint((&redis.Handler{Settings: *s, Traced: traced}).Prepare()), want)
 	}
 	if err := (&redis.Handler{Settings: *redis.NewSettings()}).Prepare(); err == nil || !strings.HasPrefix(err.Error(), "redis: url: is empty") {
 		t.Error(err)

@@ -15,9 +15,10 @@ var faults = []db.Fault{
 	{Codes: "5 6", Class: db.Busy, What: "locked by another program", Hint: "lsof tells which have the file open"}, // BUSY LOCKED
 	{Codes: "9 10 14 15", Class: db.Unavailable}, // INTERRUPT IOERR CANTOPEN PROTOCOL
 	{Codes: "13", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
-	{Codes: "18 19 20", Class: db.Refused},                                                                                              // TOOBIG CONSTRAINT MISMATCH
-	{Codes: "26", What: "the file PATH is not an SQLite database", Hint: "name another"},                                                // NOTADB
-	{Codes: "11", What: "the database file PATH is damaged", Hint: "restore it from a backup, or see https://sqlite.org/recovery.html"}, // CORRUPT
+	{Codes: "18 19 20", Class: db.Refused},                                               // TOOBIG CONSTRAINT MISMATCH
+	{Codes: "26", What: "the file PATH is not an SQLite database", Hint: "name another"}, // NOTADB
+	// CORRUPT, also after a read that the disk has failed: SQLite goes on with a page of zeros.
+	{Codes: "11", What: "the database file PATH is damaged, or the disk cannot read it", Hint: "look for errors of the disk in the system's log; restore it from a backup, or see https://sqlite.org/recovery.html"},
 }
 
 // primary is the mask for the primary code in a result code.

@@ -37,7 +37,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 	if _, err := os.Stat(path); s.readOnly && errors.Is(err, fs.ErrNotExist) {
 		return memoryLock{}, nil // without the file there is no lock on it
 	}
-	file := fileLock{flock.New(path, flock.SetPermissions(0o644))}
+	file := fileLock{flock.New(path, flock.SetPermissions(s.permissions()))}
 	ok, err := file.TryLock()
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -57,6 +57,16 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 		_ = file.Mark(ctx, l.Work) // a lock without marks is a lock too
 	}
 	return file, nil
+}
+
+// permissions returns those of the database file, as SQLite gives them to its journal. An account that can read a
+// lock file can hold the lock, so the file is not for more accounts than the database is.
+func (s *server) permissions() fs.FileMode {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return 0o600
+	}
+	return info.Mode().Perm()
 }
 
 // lockPath returns the path of the lock file, which is the same for every path of the database. A comma
