@@ -5,9 +5,9 @@ var badHandlers = badFiles{
 	"concurrency-too-large": {"1: handler.concurrency: must be at most 100000, not 9000000000000000000; so many records are never processed at a time"},
 	"handler-kinds":         {"2: handler.lines: is beside exec; keep one of them", "4: handler.sql: is beside exec; keep one of them"},
 	"handler-strays-exec": {
-		"1: handler.workers: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
-		"1: handler.window: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
-		"1: handler.allow_zero_rows: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
+		"1: handler.workers: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
+		"1: handler.window: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
+		"1: handler.allow_zero_rows: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
 	},
 	"handler-strays-http": {
 		"3: handler.reject: unknown key; known here: concurrency, exec, http, lines, redis, sql, timeout, trace",
