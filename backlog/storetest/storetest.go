@@ -21,7 +21,7 @@ type Table struct {
 	TwoFresh  bool   // the AlsoFresh status means fresh too
 	Dead      bool   // the Dead status is configured
 	ErrorKeep bool   // an error leaves the status; there is no Failed one
-	Times     bool   // the times of eligibility and expiry are mapped
+	Times     bool   // the times of eligibility and expiry are mapped; the former keeps snoozes
 	Notes     bool   // the number of attempts and the last error are mapped
 
 	// Policy decides which failed records are due; nil: all are. With a policy
