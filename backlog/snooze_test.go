@@ -212,7 +212,7 @@ func TestSnoozeByAnAnswer(t *testing.T) {
 	})
 }
 
-// A change by another program wins over a snooze, and a table that refuses the row is told of.
+// A change by another program wins over a snooze. A row that refuses it is counted as refused.
 func TestSnoozeThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *bench
