@@ -3,10 +3,7 @@ package checkpoint
 import (
 	"bufio"
 	"bytes"
-	"cmp"
-	"errors"
 	"io"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -26,10 +23,10 @@ type hoursCache struct {
 // rereadAfter is for how long the cache keeps hours that are older than [advise.KeptHours].
 const rereadAfter = 24 * time.Hour
 
-// Timeline returns what the state folder has of the last day and the last 30 days, with days of a zone. What cannot be
-// read is left out.
-func (f *File) Timeline(now time.Time, zone *time.Location) (*watch.Timeline, error) {
-	state, err := f.State()
+// Timeline returns what the state folder has of the last day and the last 30 days, with days of a zone; nil: it has
+// nothing. What cannot be read is left out; [File.State] and [File.Passes] return why.
+func (f *File) Timeline(now time.Time, zone *time.Location) *watch.Timeline {
+	state, _ := f.State()
 	var outages []advise.Interval
 	for _, o := range state.Outages {
 		outages = append(outages, advise.Interval{Since: o.Since, Ended: o.Ended})
@@ -39,15 +36,13 @@ func (f *File) Timeline(now time.Time, zone *time.Location) (*watch.Timeline, er
 	}
 	f.hours.mu.Lock()
 	defer f.hours.mu.Unlock()
-	unread := f.readHours(now)
-	if f.hours.sums == nil {
-		return nil, cmp.Or(err, unread)
-	}
-	return watch.NewTimeline(f.hours.sums.With(outages), now, zone), cmp.Or(err, unread)
+	f.readHours(now)
+	return watch.NewTimeline(f.hours.sums.With(outages), now, zone)
 }
 
-// readHours adds the new lines of the file of passes to the cache. The lock of the cache is held.
-func (f *File) readHours(now time.Time) error {
+// readHours adds the new lines of the file of passes to the cache, as far as they can be read. The lock of the cache is
+// held.
+func (f *File) readHours(now time.Time) {
 	c := &f.hours
 	from := now.Add(-advise.KeptHours)
 	isOld := c.sums == nil || from.Sub(c.sums.From) > rereadAfter
@@ -55,15 +50,12 @@ func (f *File) readHours(now time.Time) error {
 		c.reset(f.Table, from)
 	}
 	if f.Path == "" {
-		return nil
+		return
 	}
 	file, size, err := openRegular(f.passesPath())
 	if err != nil {
 		c.reset(f.Table, from)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+		return
 	}
 	defer file.Close()
 	if !c.continues(file) {
@@ -72,11 +64,8 @@ func (f *File) readHours(now time.Time) error {
 	r := bufio.NewReader(io.NewSectionReader(file, c.read, size-c.read))
 	for {
 		line, err := r.ReadBytes('\n')
-		if err == io.EOF { // a line that is still being written is read the next time
-			return nil
-		}
-		if err != nil {
-			return err
+		if err != nil { // at the end of the file: a line that is still being written is read the next time
+			return
 		}
 		c.sums.Add(line)
 		c.read += int64(len(line))
@@ -106,7 +95,7 @@ func (f *File) HasCount(now time.Time) bool {
 	if f.hours.count.Equal(hour) {
 		return true
 	}
-	_ = f.readHours(now) // without the file the count is kept again
+	f.readHours(now)
 	for _, h := range f.hours.sums.List() {
 		if h.Start.Equal(hour) && h.Counted != nil {
 			f.hours.count = hour

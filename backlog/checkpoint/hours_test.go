@@ -19,9 +19,9 @@ var noon = time.Date(2026, 1, 20, 12, 30, 0, 0, time.UTC)
 // lastHours returns the last hours of the timeline as passes, successes, pending records and seconds of outage.
 func lastHours(t *testing.T, f *checkpoint.File, now time.Time, n int) (list []string) {
 	t.Helper()
-	timeline, err := f.Timeline(now, time.UTC)
-	if err != nil {
-		t.Fatal(err)
+	timeline := f.Timeline(now, time.UTC)
+	if timeline == nil {
+		return []string{"nothing"}
 	}
 	for _, s := range timeline.Hours[len(timeline.Hours)-n:] {
 		pending := "-"
@@ -60,7 +60,7 @@ func TestTimeline(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check("nothing", "0 0 - 0", "0 0 - 0")
+	check("nothing", "nothing")
 	must(f.AddPass(startedPass("t-1", noon.Add(-time.Hour), 2)))
 	must(f.AddCount(noon.Add(-time.Hour), advise.Counted{Pending: 7}))
 	must(f.AddCount(noon.Add(-59*time.Minute), advise.Counted{Pending: 8})) // the hour has one

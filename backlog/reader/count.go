@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -78,10 +80,45 @@ func (r *Reader) probe(ctx context.Context, v *View, now time.Time, count bool) 
 	}
 	rows, err := v.lastErrors(ctx, now) // an error does not affect the counts
 	c := counted{status: status, rows: rows, at: now, took: r.Clock().Sub(now)}
+	if r.currentState().role == web.Leader {
+		r.keepCount(status, now)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counted = c
 	return err
+}
+
+// keepCount keeps a count of the records in the state folder, unless the hour has one. A folder that cannot be written
+// is logged when passes are kept.
+func (r *Reader) keepCount(status *inspect.Status, now time.Time) {
+	_ = r.State.AddCount(now, advise.Counted{Pending: status.Pending, Failed: status.Failed()})
+}
+
+// KeepCounts counts the records of a leading daemon once an hour, until ctx is done. It is for a process that serves
+// nothing, in which [Reader.Count] does not run.
+func (r *Reader) KeepCounts(ctx context.Context) {
+	wait := countEvery // a start has other things to do
+	for {
+		backlog.Sleep(ctx, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		wait = countEvery
+		now := r.Clock()
+		c := r.currentState()
+		if c.daemon == nil || c.role != web.Leader || r.State.Path == "" || r.State.HasCount(now) {
+			continue
+		}
+		counting, cancel := context.WithTimeout(ctx, countTimeout)
+		status, err := c.daemon.View().Status(counting, now)
+		cancel()
+		if err != nil {
+			wait = time.Hour // a table that takes too long is not counted again and again
+			continue
+		}
+		r.keepCount(status, now)
+	}
 }
 
 // probeAsViewer is probe by the connection of the pages. It first reads what other processes have saved.
