@@ -105,20 +105,28 @@ func (r *Reader) KeepCounts(ctx context.Context) {
 			return
 		}
 		wait = countEvery
-		now := r.Clock()
-		c := r.currentState()
-		if c.daemon == nil || c.role != web.Leader || r.State.Path == "" || r.State.HasCount(now) {
-			continue
-		}
-		counting, cancel := context.WithTimeout(ctx, countTimeout)
-		status, err := c.daemon.View().Status(counting, now)
-		cancel()
-		if err != nil {
+		if err := r.countForHour(ctx); err != nil {
 			wait = time.Hour // a table that takes too long is not counted again and again
-			continue
 		}
-		r.keepCount(status, now)
 	}
+}
+
+// countForHour keeps a count of this hour, unless it has one or the process does not lead.
+func (r *Reader) countForHour(ctx context.Context) error {
+	now := r.Clock()
+	c := r.currentState()
+	leads := c.daemon != nil && c.role == web.Leader
+	if !leads || r.State.Path == "" || r.State.HasCount(now) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	status, err := c.daemon.View().Status(ctx, now)
+	if err != nil {
+		return err
+	}
+	r.keepCount(status, now)
+	return nil
 }
 
 // probeAsViewer is probe by the connection of the pages. It first reads what other processes have saved.
