@@ -51,7 +51,7 @@ func watchScreen(ctx context.Context, in, out *os.File, read func(context.Contex
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
 	var keys <-chan byte
-	if before, err := term.MakeRaw(int(in.Fd())); err == nil { // otherwise only a signal ends it
+	if before, err := term.MakeRaw(int(in.Fd())); err == nil { // without keys only a signal ends it
 		defer term.Restore(int(in.Fd()), before)
 		keys = keysOf(in)
 	}
@@ -136,7 +136,7 @@ func (s *statusScreen) draw() {
 	io.WriteString(s.out, b.String())
 }
 
-// lines returns the lines to show. Those of an error are broken at the width.
+// lines returns the lines to show. An error is broken at the width.
 func (s *statusScreen) lines(width int) []string {
 	lines := []string{"q ends it; every " + watchEvery.String()}
 	if !s.of.IsZero() {

@@ -58,7 +58,7 @@ func (f *folding) add(line []byte) {
 	if !ok {
 		return
 	}
-	if l.Day == "" && (l.Over != nil || !l.Started.Before(f.from)) {
+	if l.Day == "" && (l.PastOutage != nil || !l.Started.Before(f.from)) {
 		f.hoursOf(l.Table).add(l)
 		if p.HasAges {
 			addBands(f.ages, tableTime{l.Table, l.Started.Truncate(time.Hour)}, p.Bands)
@@ -76,7 +76,7 @@ func (f *folding) hoursOf(table string) *Hours {
 	return f.hours[table]
 }
 
-// addBands adds the counts of passes to those of a table and time.
+// addBands adds the counts of passes to the sums of a table and time.
 func addBands(sums map[tableTime]*Collector, at tableTime, list []Counts) {
 	if sums[at] == nil {
 		sums[at] = new(Collector)

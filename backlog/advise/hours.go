@@ -69,7 +69,7 @@ func NewHours(table string, from time.Time) *Hours {
 
 func hourOf(at time.Time) time.Time { return at.UTC().Truncate(time.Hour) }
 
-// Add adds a line of the file. Lines that cannot be read, and those of other tables, are left out.
+// Add adds a line of the file. Lines that cannot be read, and lines of other tables, are left out.
 func (h *Hours) Add(line []byte) {
 	l, ok := parseLine(line)
 	if ok && (l.Table == "" || l.Table == h.table) {
@@ -80,8 +80,8 @@ func (h *Hours) Add(line []byte) {
 // add adds a line of the table.
 func (h *Hours) add(l *passLine) {
 	switch {
-	case l.Over != nil:
-		for start, seconds := range h.spread(*l.Over) {
+	case l.PastOutage != nil:
+		for start, seconds := range h.spread(*l.PastOutage) {
 			h.at(start).addOutage(seconds)
 		}
 	case l.Day != "" || l.Started.Before(h.From):
@@ -159,7 +159,7 @@ func (h *Hours) spread(o Interval) map[time.Time]float64 {
 	return seconds
 }
 
-// List returns the hours of which anything is known, the oldest first.
+// List returns the hours that the lines tell about, the oldest first.
 func (h *Hours) List() []Hour { return h.With(nil) }
 
 // With returns the same as List, with outages that are known from elsewhere. The lines may have them, too.

@@ -183,7 +183,7 @@ type passLine struct {
 
 	Hour *time.Time `json:"hour"` // it is the line of an Hour
 	hourSums
-	Over *Interval `json:"outage"` // an outage that is over, and the line has nothing else
+	PastOutage *Interval `json:"outage"` // an outage that is over, and the line has nothing else
 }
 
 // LeftOut counts the passes, or lines of files, that nothing is learned from.
@@ -274,7 +274,8 @@ func (h *History) repeats(p Pass) bool {
 		return false
 	}
 	last := h.Passes[len(h.Passes)-1]
-	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Table == p.Table && last.Folded == p.Folded && last.isHour == p.isHour
+	sameTime := last.Started.Equal(p.Started) && last.Folded == p.Folded && last.isHour == p.isHour
+	return sameTime && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Table == p.Table
 }
 
 // readFile returns the passes of a file in the order of its lines.
@@ -329,8 +330,8 @@ func parseLine(line []byte) (*passLine, bool) {
 	}
 	at := l.Started
 	switch {
-	case l.Over != nil:
-		at = l.Over.Since
+	case l.PastOutage != nil:
+		at = l.PastOutage.Since
 	case l.Hour != nil:
 		at = l.Hour.Truncate(time.Hour)
 	case l.Day != "":
@@ -348,7 +349,7 @@ func parseLine(line []byte) (*passLine, bool) {
 }
 
 // isPass reports whether the line is about one pass.
-func (l *passLine) isPass() bool { return l.Over == nil && l.Hour == nil && l.Day == "" }
+func (l *passLine) isPass() bool { return l.PastOutage == nil && l.Hour == nil && l.Day == "" }
 
 // hasAttempts reports whether the line is about passes, and not only about a count or an outage.
 func (l *passLine) hasAttempts() bool { return l.isPass() || l.Day != "" || l.Ages != nil }

@@ -21,7 +21,7 @@ import (
 const (
 	// maxBytes is the size at which the passes before the newest keptBytes are folded: into a line an hour in
 	// the last [advise.KeptHours], and a line a day before that. keptBytes are 90 days of 300 passes, the lines of
-	// the hours at most 2 MiB, and those of the days about 700 KiB a year.
+	// the hours at most 2 MiB, and the lines of the days about 700 KiB a year.
 	maxBytes  = 32 << 20
 	keptBytes = 24 << 20
 	// readBytes and maxPasses bound how much of the file is read for people.
@@ -168,7 +168,7 @@ func newestLines(path string, size int64) ([]byte, error) {
 	return b[:bytes.LastIndexByte(b, '\n')+1], err
 }
 
-// OpenPasses opens the whole file of passes, which may have 32 MiB. If there is none, the error is
+// OpenPasses opens the whole file of passes, which may have 32 MiB. Without the file the error is
 // [fs.ErrNotExist].
 func (f *File) OpenPasses() (io.ReadCloser, error) {
 	if f.Path == "" {

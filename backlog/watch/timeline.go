@@ -21,7 +21,7 @@ type Timeline struct {
 	Hours []Span `json:"hours"`
 	Days  []Span `json:"days"` // of a time zone
 
-	Since time.Time `json:"-"` // the start of the first hour of which anything is known
+	Since time.Time `json:"-"` // the start of the first hour that is known
 }
 
 // A Span is what was in an hour or a day.
@@ -138,7 +138,7 @@ func (t *Timeline) Lines(zone *time.Location, levels inspect.Levels) (rows inspe
 	return rows
 }
 
-// addChart adds a line for each kind of number of which there is any.
+// addChart adds a line for each kind of number that is known.
 func (t *Timeline) addChart(rows *inspect.Grid, spans []Span, levels inspect.Levels) {
 	s := Sum(spans)
 	add := func(name string, number func(*Span) *int, format string, numbers ...int) {

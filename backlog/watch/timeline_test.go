@@ -10,7 +10,7 @@ import (
 	"backlog/internal/testkit"
 )
 
-// Days are those of the zone, also where clocks are put forward, and an hour counts where it starts.
+// Days are days of the zone, also where clocks are put forward, and an hour counts where it starts.
 func TestTimelineOfZone(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

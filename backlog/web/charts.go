@@ -9,7 +9,7 @@ import (
 	"backlog/backlog/watch"
 )
 
-// A chart shows the spans of a timeline: above, the records that are pending and those of them that have failed;
+// A chart shows the spans of a timeline: above, the pending records and how many of them have failed;
 // below, the attempts by outcome; behind both, outages.
 type chart struct {
 	Name  string // of its section
@@ -17,7 +17,7 @@ type chart struct {
 	Unit  string // of time, of a span
 	Spans []watch.Span
 	Sum   watch.Summary
-	Since time.Time // of which anything is known, if that is later than the first span; else zero
+	Since time.Time // from when on anything is known; zero: in all spans
 
 	label func(watch.Span) string
 	every int // how many spans a label is for
@@ -66,7 +66,7 @@ func (v *visit) Charts() []chart {
 	return list
 }
 
-// Known returns the spans of which anything is known, the newest first.
+// Known returns the spans since anything is known, the newest first.
 func (c *chart) Known() []watch.Span {
 	var list []watch.Span
 	for i := len(c.Spans) - 1; i >= 0 && c.Spans[i].End().After(c.Since); i-- {
