@@ -30,7 +30,7 @@ func TestYoungHistory(t *testing.T) {
 		t.Errorf("a young history: %s", page)
 	}
 	f.begun = noon.Add(time.Hour)
-	if page := body("/"); !strings.Contains(page, "There is none yet.") || strings.Contains(page, `class="chart"`) {
+	if page := body("/"); !strings.Contains(page, "There is none yet: the state folder has no passes.") || strings.Contains(page, `class="chart"`) {
 		t.Errorf("no history: %s", page)
 	}
 	if few, all := strings.Count(body("/schedule"), `<th scope="row">`), strings.Count(body("/schedule?ticks=all"), `<th scope="row">`); few != 3+20 || all != 3+288 {
