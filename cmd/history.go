@@ -133,6 +133,7 @@ func (h *history) outageChanged(change watch.Change, o watch.Outage, at time.Tim
 		if change == watch.Recovered {
 			o.DrainedBy = a.drainedBy(h.ctx, o, at, h.passes())
 			h.Picture.SetBacklog(o)
+			h.warnOnce(h.state.AddOutage(o, at))
 		}
 		h.Outage(change, o, at)
 		h.saveOutage()

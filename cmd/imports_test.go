@@ -121,7 +121,7 @@ func mayImport(s source, imported string) bool {
 	case imported == "backlog/watch" || imported == "backlog/causes": // what passes leave behind, told, kept and shown
 		return s.folder == "backlog/simulate" && s.test || slices.Contains([]string{"cmd", "backlog/watch", "backlog/logging", "backlog/checkpoint", "backlog/web", "backlog/reader"}, s.folder)
 	case imported == "backlog/advise": // attempts by age, in passes and in their file
-		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "backlog/reader", "cmd"}, s.folder) || s.folder == "backlog/simulate" && s.test
+		return slices.Contains([]string{"backlog/advise", "backlog/advise/propose", "backlog/watch", "backlog/checkpoint", "backlog/reader", "cmd"}, s.folder) || (s.folder == "backlog/simulate" || s.folder == "backlog/web") && s.test
 	case imported == "backlog/advise/propose":
 		return s.folder == "backlog/reader" || s.folder == "cmd" || s.folder == imported && s.test
 	case s.folder == "backlog/advise/propose":

@@ -1,15 +1,21 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
 
 	"backlog/backlog"
 	"backlog/backlog/causes"
 	"backlog/backlog/config"
 	"backlog/backlog/inspect"
 	"backlog/backlog/logging"
+	"backlog/backlog/logqueue"
 	"backlog/backlog/watch"
 )
 
@@ -31,6 +37,25 @@ func printReport(w io.Writer, name string, r backlog.Report, asJSON bool, list [
 func printTable(w io.Writer, rows []string) error {
 	_, err := io.WriteString(w, inspect.Columns(rows))
 	return err
+}
+
+// terminalOf returns the terminal that standard output writes to; false: it is none.
+func terminalOf(w io.Writer) (*os.File, bool) {
+	if after, ok := w.(logqueue.After); ok {
+		w = after.W
+	}
+	f, ok := w.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// levels returns the characters of charts that the locale of the environment has.
+func levels() inspect.Levels {
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	encoding := strings.ReplaceAll(strings.ToUpper(locale), "-", "")
+	if strings.Contains(encoding, "UTF8") {
+		return inspect.Blocks
+	}
+	return inspect.Digits
 }
 
 // printJSON prints v on one line.

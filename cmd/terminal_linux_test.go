@@ -13,9 +13,15 @@ import (
 	"backlog/internal/testkit"
 )
 
-// openTerminal returns the two ends of a pseudo-terminal, and what a person in
-// front of it sees.
+// openTerminal returns a pseudo-terminal, and what a person in front of it sees.
 func openTerminal(t *testing.T) (terminal *os.File, screen *testkit.Buffer) {
+	t.Helper()
+	_, terminal, screen = openTerminalAndKeys(t)
+	return terminal, screen
+}
+
+// openTerminalAndKeys returns the same as openTerminal, and the end at which a person types.
+func openTerminalAndKeys(t *testing.T) (person, terminal *os.File, screen *testkit.Buffer) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -48,7 +54,7 @@ func openTerminal(t *testing.T) (terminal *os.File, screen *testkit.Buffer) {
 			}
 		}
 	}()
-	return terminal, screen
+	return person, terminal, screen
 }
 
 // On a terminal the log is text, and a pass that takes long shows how far it

@@ -181,23 +181,32 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// The days that passes are folded into tell nearly the same.
+// The days and hours that passes are folded into tell nearly the same.
 func TestFolded(t *testing.T) {
 	w := worlds.New(exponentialOf2h, 0.05, 6)
 	w.Delay = func(failures int) float64 {
 		return min(5*worlds.Minute*math.Pow(2, float64(failures-1)), 12*worlds.Hour)
 	}
-	folded, err := advise.FoldDays(bytes.NewReader(worlds.Lines("B", w.Play())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := advise.Read(bytes.NewReader(folded))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := advise.Fit(h)
-	if v := judge(w, m); v.worst > 0.05 || v.forGood > 0.02 || m.Passes != w.Days+1 {
-		t.Errorf("%v, %d days", v, m.Passes)
+	lines := worlds.Lines("B", w.Play())
+	for name, c := range map[string]struct {
+		from   time.Time
+		passes int
+	}{
+		"days":  {time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), w.Days + 1},
+		"hours": {time.Time{}, 24*w.Days + 1},
+	} {
+		folded, err := advise.Fold(bytes.NewReader(lines), c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := advise.Read(bytes.NewReader(folded))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := advise.Fit(h)
+		if v := judge(w, m); v.worst > 0.05 || v.forGood > 0.02 || m.Passes != c.passes {
+			t.Errorf("%s: %v, %d passes", name, v, m.Passes)
+		}
 	}
 }
 

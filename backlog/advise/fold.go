@@ -9,46 +9,109 @@ import (
 	"time"
 )
 
-// A foldedLine is what is kept of the passes of a day.
-type foldedLine struct {
+// A dayLine is what is kept of the passes of a day.
+type dayLine struct {
 	Table string    `json:"table"`
 	Day   string    `json:"day"`
 	Ages  []AgeBand `json:"ages"`
 }
 
-// FoldDays returns one line for each table and day of the lines, with the sums of their bands. Days that are
-// folded already are summed up, too. Lines without ages are dropped.
-func FoldDays(lines io.Reader) ([]byte, error) {
-	type tableDay struct{ table, day string }
-	sums := make(map[tableDay]*Collector)
-	h := new(History)
-	list, err := h.readFile(lines, 0)
-	if err != nil {
-		return nil, err
+// A tableTime is a table and the start of an hour or of a day.
+type tableTime struct {
+	table string
+	at    time.Time
+}
+
+func (t tableTime) compare(o tableTime) int {
+	return cmp.Or(t.at.Compare(o.at), cmp.Compare(t.table, o.table))
+}
+
+// A folding sums up lines by table and time.
+type folding struct {
+	from  time.Time
+	days  map[tableTime]*Collector // of the days before from
+	hours map[string]*Hours        // by table, from there on
+	ages  map[tableTime]*Collector // of these hours
+}
+
+// Fold returns lines with the sums of the lines: an [Hour] for each table and hour from the time on, and for each
+// table and day before that one with the sums of the bands. What is folded already is summed up, too. Of the days,
+// lines without ages are dropped.
+func Fold(lines io.Reader, from time.Time) ([]byte, error) {
+	f := folding{
+		from:  from.UTC().Truncate(time.Hour),
+		days:  make(map[tableTime]*Collector),
+		hours: make(map[string]*Hours),
+		ages:  make(map[tableTime]*Collector),
 	}
-	for _, p := range list {
-		if !p.HasAges {
-			continue
-		}
-		at := tableDay{p.Table, p.Started.Format(time.DateOnly)}
-		if sums[at] == nil {
-			sums[at] = new(Collector)
-		}
-		sums[at].addBands(p.Bands)
+	err := eachLine(lines, f.add)
+	return f.lines(), err
+}
+
+// add adds a line.
+func (f *folding) add(line []byte) {
+	l, ok := parseLine(line)
+	if !ok {
+		return
 	}
-	inOrder := slices.SortedFunc(maps.Keys(sums), func(a, b tableDay) int {
-		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.table, b.table))
-	})
+	p, ok := l.pass()
+	if !ok {
+		return
+	}
+	if l.Day == "" && (l.PastOutage != nil || !l.Started.Before(f.from)) {
+		f.hoursOf(l.Table).add(l)
+		if p.HasAges {
+			addBands(f.ages, tableTime{l.Table, l.Started.Truncate(time.Hour)}, p.Bands)
+		}
+	} else if p.HasAges {
+		addBands(f.days, tableTime{l.Table, l.Started.Truncate(day)}, p.Bands)
+	}
+}
+
+// hoursOf returns the hours of a table.
+func (f *folding) hoursOf(table string) *Hours {
+	if f.hours[table] == nil {
+		f.hours[table] = NewHours(table, f.from)
+	}
+	return f.hours[table]
+}
+
+// addBands adds the counts of passes to the sums of a table and time.
+func addBands(sums map[tableTime]*Collector, at tableTime, list []Counts) {
+	if sums[at] == nil {
+		sums[at] = new(Collector)
+	}
+	sums[at].addBands(list)
+}
+
+// lines returns the sums, the days first.
+func (f *folding) lines() []byte {
 	var folded []byte
-	for _, at := range inOrder {
-		line, _ := json.Marshal(foldedLine{at.table, at.day, sums[at].Ages()}) // cannot fail: it has numbers and texts only
+	add := func(v any) {
+		line, _ := json.Marshal(v) // cannot fail: it has numbers and texts only
 		folded = append(folded, line...)
 		folded = append(folded, '\n')
 	}
-	return folded, nil
+	for _, at := range slices.SortedFunc(maps.Keys(f.days), tableTime.compare) {
+		add(dayLine{at.table, at.at.Format(time.DateOnly), f.days[at].Ages()})
+	}
+	hours := make(map[tableTime]Hour)
+	for table, list := range f.hours {
+		for _, h := range list.List() {
+			hours[tableTime{table, h.Start}] = h
+		}
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(hours), tableTime.compare) {
+		h := hours[at]
+		if ages := f.ages[at]; ages != nil {
+			h.Ages = new(ages.Ages())
+		}
+		add(h)
+	}
+	return folded
 }
 
-// addBands adds the counts of a pass or of a day.
+// addBands adds the counts of a pass, an hour or a day.
 func (c *Collector) addBands(list []Counts) {
 	c.makeBands()
 	for _, counts := range list {

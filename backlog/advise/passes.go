@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"backlog/backlog"
 )
 
 const day = 24 * time.Hour
@@ -151,7 +153,7 @@ func pairOf(t Tally) []int {
 	return []int{t.Tried, t.Succeeded}
 }
 
-// A Pass is what a line tells of a pass, or, if Folded, of all passes of a day.
+// A Pass is what a line tells of a pass, or, if Folded, of all passes of an hour or a day.
 type Pass struct {
 	Tier     string
 	Table    string
@@ -163,11 +165,13 @@ type Pass struct {
 	HasAges  bool // the line has ages, even if they are none
 	Bands    []Counts
 
-	file int // the index of the file that it is in
+	file   int  // the index of the file that it is in
+	isHour bool // it is Folded, and has the passes of an hour
 }
 
 // passLine is a line of a file of passes.
 type passLine struct {
+	backlog.Report
 	Tier     string     `json:"tier"`
 	Table    string     `json:"table"`
 	Started  time.Time  `json:"started"`
@@ -176,6 +180,10 @@ type passLine struct {
 	Complete bool       `json:"complete"`
 	Day      string     `json:"day"`
 	Ages     *[]AgeBand `json:"ages"`
+
+	Hour *time.Time `json:"hour"` // it is the line of an Hour
+	hourSums
+	PastOutage *Interval `json:"outage"` // an outage that is over, and the line has nothing else
 }
 
 // LeftOut counts the passes, or lines of files, that nothing is learned from.
@@ -218,13 +226,15 @@ func Read(files ...io.Reader) (*History, error) {
 	for i := len(all) - 1; i >= 0 && h.Table == ""; i-- {
 		h.Table = all[i].Table
 	}
-	inFull := daysInFull(all)
+	inFull := daysOf(all, func(p *Pass) bool { return !p.Folded })
+	inHours := daysOf(all, func(p *Pass) bool { return !p.Folded || p.isHour })
 	h.Passes = all[:0] // in place: there may be many
 	for _, p := range all {
 		switch {
 		case p.Table != "" && p.Table != h.Table:
 			h.LeftOut.OtherTable++
-		case p.Folded && inFull[dayOf(p.Started)].hasOther(p.file), h.repeats(p):
+		case p.isHour && inFull[dayOf(p.Started)].hasOther(p.file), h.repeats(p):
+		case p.Folded && !p.isHour && inHours[dayOf(p.Started)].hasOther(p.file):
 		default:
 			h.Passes = append(h.Passes, p)
 			if !p.HasAges {
@@ -241,12 +251,12 @@ type fileSet map[int]bool
 // hasOther reports whether there is another file than the one given.
 func (s fileSet) hasOther(file int) bool { return len(s) > 1 || len(s) == 1 && !s[file] }
 
-// daysInFull returns, for each day, which files have passes of it that are not folded.
-func daysInFull(list []Pass) map[int]fileSet {
+// daysOf returns, for each day, which files have passes of it that are as asked for.
+func daysOf(list []Pass, asked func(*Pass) bool) map[int]fileSet {
 	days := make(map[int]fileSet)
 	for i := range list {
 		p := &list[i]
-		if p.Folded {
+		if !asked(p) {
 			continue
 		}
 		day := dayOf(p.Started)
@@ -264,12 +274,32 @@ func (h *History) repeats(p Pass) bool {
 		return false
 	}
 	last := h.Passes[len(h.Passes)-1]
-	return last.Started.Equal(p.Started) && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Table == p.Table && last.Folded == p.Folded
+	sameTime := last.Started.Equal(p.Started) && last.Folded == p.Folded && last.isHour == p.isHour
+	return sameTime && last.Tier == p.Tier && last.MaxAge == p.MaxAge && last.Table == p.Table
 }
 
 // readFile returns the passes of a file in the order of its lines.
 func (h *History) readFile(file io.Reader, index int) ([]Pass, error) {
 	var list []Pass
+	err := eachLine(file, func(line []byte) {
+		l, ok := parseLine(line)
+		p := Pass{}
+		if ok {
+			p, ok = l.pass()
+		}
+		switch {
+		case !ok:
+			h.LeftOut.Unreadable++
+		case l.hasAttempts():
+			p.file = index
+			list = append(list, p)
+		}
+	})
+	return list, err
+}
+
+// eachLine calls visit with each line that is not blank; with nil, if it is too long.
+func eachLine(file io.Reader, visit func(line []byte)) error {
 	r := bufio.NewReaderSize(file, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
@@ -278,49 +308,64 @@ func (h *History) readFile(file io.Reader, index int) ([]Pass, error) {
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil && err != io.EOF {
-			return nil, err
+			return err
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
-			p, ok := parseLine(line)
-			if tooLong || !ok {
-				h.LeftOut.Unreadable++
-			} else {
-				p.file = index
-				list = append(list, p)
+			if tooLong {
+				line = nil
 			}
+			visit(line)
 		}
 		if err == io.EOF {
-			return list, nil
+			return nil
 		}
 	}
 }
 
-// parseLine returns the pass of a line; false: the line is not a pass.
-func parseLine(line []byte) (Pass, bool) {
-	var l passLine
-	if json.Unmarshal(line, &l) != nil {
-		return Pass{}, false
+// parseLine decodes a line; false: it is neither a pass, an hour, a day nor an outage.
+func parseLine(line []byte) (*passLine, bool) {
+	l := new(passLine)
+	if json.Unmarshal(line, l) != nil {
+		return nil, false
 	}
+	at := l.Started
+	switch {
+	case l.PastOutage != nil:
+		at = l.PastOutage.Since
+	case l.Hour != nil:
+		at = l.Hour.Truncate(time.Hour)
+	case l.Day != "":
+		day, err := time.Parse(time.DateOnly, l.Day)
+		if err != nil {
+			return nil, false
+		}
+		at = day
+	case l.MaxAge <= 0:
+		return nil, false
+	}
+	l.Started = at.UTC()
+	isDate := l.Started.Year() > 1 && l.Started.Year() <= 9999 // else its day could not be read again
+	return l, isDate && !l.Started.IsZero()
+}
+
+// isPass reports whether the line is about one pass.
+func (l *passLine) isPass() bool { return l.PastOutage == nil && l.Hour == nil && l.Day == "" }
+
+// hasAttempts reports whether the line is about passes, and not only about a count or an outage.
+func (l *passLine) hasAttempts() bool { return l.isPass() || l.Day != "" || l.Ages != nil }
+
+// pass returns the pass, or the passes, of the line; false: its ages are not possible.
+func (l *passLine) pass() (Pass, bool) {
 	p := Pass{
 		Tier:     l.Tier,
 		Table:    l.Table,
-		Started:  l.Started.UTC(),
+		Started:  l.Started,
 		Duration: secondsOf(l.Duration),
 		MaxAge:   secondsOf(l.MaxAge),
 		Complete: l.Complete,
-		Folded:   l.Day != "",
+		Folded:   !l.isPass(),
 		HasAges:  l.Ages != nil,
-	}
-	if p.Folded {
-		at, err := time.Parse(time.DateOnly, l.Day)
-		if err != nil {
-			return Pass{}, false
-		}
-		p.Started = at
-	}
-	isDate := p.Started.Year() > 1 && p.Started.Year() <= 9999 // else its day could not be read again
-	if p.Started.IsZero() || !isDate || p.MaxAge <= 0 && !p.Folded {
-		return Pass{}, false
+		isHour:   l.Hour != nil,
 	}
 	if l.Ages == nil {
 		return p, true

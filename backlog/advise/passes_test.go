@@ -63,6 +63,9 @@ func starts(h *advise.History) (list []time.Duration) {
 func TestRead(t *testing.T) {
 	const m = time.Minute
 	day := `{"day":"2026-01-05","table":"B","ages":[{"upto":60,"fresh":[3,2]}]}` + "\n"
+	hour := `{"hour":"2026-01-05T07:00:00Z","table":"B","passes":2,"outcomes":{"succeeded":2},"ages":[{"upto":60,"fresh":[3,2]}]}` + "\n"
+	notes := `{"hour":"2026-01-05T07:00:00Z","table":"B","counted":{"pending":2,"failed":1}}` + "\n" +
+		`{"table":"B","outage":{"since":"2026-01-05T07:00:00Z","ended":"2026-01-05T07:10:00Z"}}` + "\n"
 	for name, c := range map[string]struct {
 		files []string
 		want  []time.Duration
@@ -82,6 +85,11 @@ func TestRead(t *testing.T) {
 		"folded":       {[]string{day + line(24*60*m, "B", someAges)}, []time.Duration{0, 24 * 60 * m}, advise.LeftOut{}},
 		"folded twice": {[]string{day + line(24*60*m, "B", someAges), day}, []time.Duration{0, 24 * 60 * m}, advise.LeftOut{}},
 		"folded here":  {[]string{day + line(24*60*m, "B", someAges), line(5*m, "B", someAges) + line(10*m, "B", someAges)}, []time.Duration{5 * m, 10 * m, 24 * 60 * m}, advise.LeftOut{}},
+		"hour":         {[]string{hour + notes + line(24*60*m, "B", someAges)}, []time.Duration{7 * 60 * m, 24 * 60 * m}, advise.LeftOut{}},
+		"hour twice":   {[]string{hour, notes + hour}, []time.Duration{7 * 60 * m}, advise.LeftOut{}},
+		"hour here":    {[]string{hour, line(5*m, "B", someAges)}, []time.Duration{5 * m}, advise.LeftOut{}},
+		"hour, day":    {[]string{day, hour}, []time.Duration{7 * 60 * m}, advise.LeftOut{}},
+		"not an hour":  {[]string{`{"hour":"noon","ages":[]}`}, nil, advise.LeftOut{Unreadable: 1}},
 		"not a day":    {[]string{`{"day":"yesterday","ages":[]}`}, nil, advise.LeftOut{Unreadable: 1}},
 	} {
 		h := read(t, c.files...)

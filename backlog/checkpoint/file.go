@@ -75,7 +75,8 @@ func (s *State) Current(now time.Time) *watch.Pause { return s.Pause.Current(now
 // cannot be written is kept in memory until the process ends. Several processes may use the
 // same file. Its methods may be called concurrently.
 type File struct {
-	Path string // "": memory only
+	Path  string // "": memory only
+	Table string // the name by which lines are known to be of this table; "": they have no name
 
 	patience time.Duration // how long to wait for another process's update; 0: lockPatience
 
@@ -83,6 +84,8 @@ type File struct {
 	memory State
 	broken bool // the last write failed
 	warned bool // a failed write has been reported
+
+	hours hoursCache
 }
 
 var _ backlog.CheckpointKeeper = (*File)(nil)
@@ -410,7 +413,7 @@ func databaseIdentity(database string) string {
 // At returns the state file of a work: at the path file, or at the default path if that is "". For "none", and
 // with an error if there is no folder for it, the state is in memory only.
 func At(file, database, schema, table, work string) (f *File, err error) {
-	f = &File{Path: file}
+	f = &File{Path: file, Table: Name(database, schema, table, work)}
 	switch file {
 	case "none":
 		f.Path = ""

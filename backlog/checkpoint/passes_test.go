@@ -9,9 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"backlog/backlog"
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/internal/testkit"
 )
@@ -62,8 +64,8 @@ func TestPassesAreCut(t *testing.T) {
 	}
 }
 
-// A file that is too large keeps its newest passes; of the older ones it keeps a line for each day. What is
-// read of it for people is bounded, too.
+// A file that is too large keeps its newest passes; of the older ones it keeps a line for each hour and, before the
+// last 31 days, for each day. What is read of it for people is bounded, too.
 func TestPassesAreFolded(t *testing.T) {
 	f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json")}
 	path := filepath.Join(filepath.Dir(f.Path), "state-passes.jsonl")
@@ -76,7 +78,9 @@ func TestPassesAreFolded(t *testing.T) {
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.AddPass(aPass(9)); err != nil {
+	last := aPass(9)
+	last.Started = inspect.Stamp(time.Date(2026, 2, 3, 12, 0, 0, 0, time.UTC))
+	if err := f.AddPass(last); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -88,10 +92,11 @@ func TestPassesAreFolded(t *testing.T) {
 	}
 	fresh := 0
 	days := 0
+	hours := 0
 	for line := range bytes.Lines(whole) {
 		var p struct {
-			Day, Table string
-			Ages       []struct{ Fresh [2]int }
+			Day, Hour, Table string
+			Ages             []struct{ Fresh [2]int }
 		}
 		if err := json.Unmarshal(line, &p); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -100,12 +105,16 @@ func TestPassesAreFolded(t *testing.T) {
 			days++
 			testkit.Equal(t, "table", p.Table, "t-1")
 		}
+		if p.Hour != "" {
+			hours++
+		}
 		if len(p.Ages) > 0 {
 			fresh += p.Ages[0].Fresh[0]
 		}
 	}
 	testkit.Equal(t, "fresh attempts in the file", fresh, 2*lines)
-	testkit.Equal(t, "folded days", days, 6)
+	testkit.Equal(t, "folded days", days, 2)
+	testkit.Equal(t, "folded hours", hours, 4)
 	list, err := f.Passes()
 	if err != nil || len(list) != 1000 || list[999].Selected != 9 || list[998].Selected != lines-1 {
 		t.Errorf("got %d passes, %v; want the newest 1000", len(list), err)

@@ -80,6 +80,18 @@ func NewRefreshStatus(counts map[string]int, s *tiers.Schedule, now time.Time) *
 	return status
 }
 
+// Failed returns the number of failed records. Those that the policy refresh has disabled count.
+func (s *Status) Failed() int {
+	if len(s.Bands) == 0 {
+		return s.Counts["disabled"]
+	}
+	n := s.Beyond.Failed
+	for _, b := range s.Bands {
+		n += b.Failed
+	}
+	return n
+}
+
 // Lines returns the status for people, with tabs between cells.
 func (s *Status) Lines() (rows Grid) {
 	if len(s.Bands) == 0 {
@@ -249,6 +261,17 @@ func OutcomeCounts(r backlog.Report) []OutcomeCount {
 		{r.Interrupted, "interrupted", "interrupted"}, {r.Unwritten, "unwritten", "not written"}, {r.Expired, "expired", "expired"},
 		{r.Unreadable, "unreadable", "unreadable and left alone"},
 	}
+}
+
+// OutcomeText returns the counts of outcomes, by their keys, in words. It leaves out counts of 0, and some keys.
+func OutcomeText(counts map[string]int, without ...string) string {
+	var list []string
+	for _, c := range OutcomeCounts(backlog.Report{}) {
+		if n := counts[c.Key]; n > 0 && !slices.Contains(without, c.Key) {
+			list = append(list, Thousands(n)+" "+c.Words)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // ReportText returns the report of the pass with that name in one line. It leaves out counts of 0.

@@ -69,6 +69,40 @@ func Sparkline(values []int) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
+// Levels are the characters of a line of values: for no value, for 0, and for the steps above it.
+type Levels struct {
+	None, Zero rune
+	Steps      []rune
+}
+
+// Blocks are levels for terminals that show Unicode, and Digits those for others.
+var (
+	Blocks = Levels{None: '·', Zero: ' ', Steps: []rune("▁▂▃▄▅▆▇█")}
+	Digits = Levels{None: '-', Zero: '.', Steps: []rune("123456789")}
+)
+
+// Line draws a character for each value. The greatest value has the last step.
+func (l Levels) Line(values []*int) string {
+	top := 1
+	for _, v := range values {
+		if v != nil {
+			top = max(top, *v)
+		}
+	}
+	var line strings.Builder
+	for _, v := range values {
+		switch {
+		case v == nil:
+			line.WriteRune(l.None)
+		case *v <= 0:
+			line.WriteRune(l.Zero)
+		default:
+			line.WriteRune(l.Steps[(*v*len(l.Steps)+top-1)/top-1])
+		}
+	}
+	return line.String()
+}
+
 // Plural returns a number with its noun: 1 record, 2 records.
 func Plural(n int, what string) string {
 	if n == 1 {

@@ -21,3 +21,31 @@ func TestSparkline(t *testing.T) {
 		}
 	}
 }
+
+func TestLevels(t *testing.T) {
+	at := func(list ...int) (values []*int) {
+		for _, v := range list {
+			value := &v
+			if v < 0 {
+				value = nil
+			}
+			values = append(values, value)
+		}
+		return values
+	}
+	for _, c := range []struct {
+		levels inspect.Levels
+		values []*int
+		want   string
+	}{
+		{inspect.Blocks, nil, ""},
+		{inspect.Blocks, at(-1, 0, 1, 400, 800), "· ▁▄█"},
+		{inspect.Digits, at(-1, 0, 1, 400, 900), "-.149"},
+		{inspect.Digits, at(1<<40, 1), "91"},
+		{inspect.Digits, at(0, 0), ".."},
+	} {
+		if got := c.levels.Line(c.values); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/causes"
 	"backlog/backlog/checkpoint"
+	"backlog/backlog/inspect"
 	"backlog/backlog/table"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -78,10 +80,53 @@ func (r *Reader) probe(ctx context.Context, v *View, now time.Time, count bool) 
 	}
 	rows, err := v.lastErrors(ctx, now) // an error does not affect the counts
 	c := counted{status: status, rows: rows, at: now, took: r.Clock().Sub(now)}
+	if r.currentState().role == web.Leader {
+		r.keepCount(status, now)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counted = c
 	return err
+}
+
+// keepCount keeps a count of the records in the state folder, unless the hour has one. A folder that cannot be written
+// is logged when passes are kept.
+func (r *Reader) keepCount(status *inspect.Status, now time.Time) {
+	_ = r.State.AddCount(now, advise.Counted{Pending: status.Pending, Failed: status.Failed()})
+}
+
+// KeepCounts counts the records of a leading daemon once an hour, until ctx is done. It is for a process that serves
+// nothing, in which [Reader.Count] does not run.
+func (r *Reader) KeepCounts(ctx context.Context) {
+	wait := countEvery // a start has other things to do
+	for {
+		backlog.Sleep(ctx, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		wait = countEvery
+		if err := r.countForHour(ctx); err != nil {
+			wait = time.Hour // a table that takes too long is not counted again and again
+		}
+	}
+}
+
+// countForHour keeps a count of this hour, unless it has one or the process does not lead.
+func (r *Reader) countForHour(ctx context.Context) error {
+	now := r.Clock()
+	c := r.currentState()
+	leads := c.daemon != nil && c.role == web.Leader
+	if !leads || r.State.Path == "" || r.State.HasCount(now) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	status, err := c.daemon.View().Status(ctx, now)
+	if err != nil {
+		return err
+	}
+	r.keepCount(status, now)
+	return nil
 }
 
 // probeAsViewer is probe by the connection of the pages. It first reads what other processes have saved.

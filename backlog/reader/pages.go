@@ -42,6 +42,12 @@ func (r *Reader) LookBack(ctx context.Context) watch.LookBack {
 	return r.State.LookBack(r.currentState().Name, r.Clock(), r.Picture.Passes(), r.Log, leader)
 }
 
+// Timeline implements web.Backlog.
+func (r *Reader) Timeline() *watch.Timeline {
+	zone := cmp.Or(r.currentState().Zone, time.UTC)
+	return r.State.Timeline(r.Clock(), zone)
+}
+
 // findLeader returns where the leading daemon is; "": that is not known. A viewer asks the database with
 // [View.Leader], at most every 10 seconds.
 func (r *Reader) findLeader(ctx context.Context, saved checkpoint.State) (string, error) {

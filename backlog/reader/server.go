@@ -117,7 +117,11 @@ func (s *Server) Start() error {
 	c := s.currentState()
 	servesPages := c.Web.Listen != ""
 	servesMetricsApart := s.Metrics != nil && c.Metrics.Listen != ""
+	isOfTable := s.BrokerUp == nil
 	if !servesPages && !servesMetricsApart {
+		if isOfTable && s.Metrics != nil {
+			s.serving.Go(func() { s.KeepCounts(s.ctx) })
+		}
 		return nil
 	}
 	tokens, err := s.tokens(c.Settings)
@@ -136,7 +140,6 @@ func (s *Server) Start() error {
 		saved, _ := s.State.State() // Count reads it again and notes an error
 		s.restore(saved)
 	}
-	isOfTable := s.BrokerUp == nil
 	if isOfTable {
 		s.serving.Go(func() { s.Count(s.ctx) })
 	}

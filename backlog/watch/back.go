@@ -46,6 +46,7 @@ func Draining(present *Outage, past []PastOutage, now time.Time) *PastOutage {
 // An Overview is the status of a table and of its daemon, for `status --json` and the API.
 type Overview struct {
 	*inspect.Status
+	History *Timeline `json:"history"` // nil: nothing is known
 	LookBack
 }
 
@@ -74,7 +75,7 @@ func (l *Limits) Exceeded(o *Overview, now time.Time) []string {
 	if l.Pending > 0 && o.Pending >= l.Pending {
 		why = append(why, inspect.Plural(o.Pending, "record")+" pending")
 	}
-	if failed := o.failed(); l.Failed > 0 && failed >= l.Failed {
+	if failed := o.Status.Failed(); l.Failed > 0 && failed >= l.Failed {
 		why = append(why, inspect.Plural(failed, "record")+" failed")
 	}
 	return why
@@ -102,15 +103,6 @@ func (o *Overview) oldestFresh() time.Time {
 		}
 	}
 	return oldest
-}
-
-// failed returns the number of failed records. Those that the policy refresh has disabled count.
-func (o *Overview) failed() int {
-	n := o.Beyond.Failed + o.Counts["disabled"]
-	for _, b := range o.Bands {
-		n += b.Failed
-	}
-	return n
 }
 
 // LastOfEach returns the last pass of each tier, the newest first.

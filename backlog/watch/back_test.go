@@ -33,12 +33,13 @@ func TestLimits(t *testing.T) {
 	ago := func(minutes int) inspect.Stamp { return inspect.Stamp(now.Add(-time.Duration(minutes) * time.Minute)) }
 	busy := &watch.Overview{
 		Status: &inspect.Status{
-			Pending: 5, Counts: map[string]int{"disabled": 1}, Beyond: inspect.Band{Failed: 1, OldestFresh: ago(600)},
+			Pending: 5, Counts: map[string]int{"disabled": 1}, Beyond: inspect.Band{Failed: 2, OldestFresh: ago(600)},
 			Bands: []inspect.TierBand{{Band: inspect.Band{Fresh: 2, OldestFresh: ago(20)}}, {Band: inspect.Band{Fresh: 1, Failed: 1, OldestFresh: ago(30)}}},
 		},
 		LookBack: watch.LookBack{Last: []watch.Pass{{Started: ago(50), Duration: 600}, {Started: ago(90)}}},
 	}
 	idle := &watch.Overview{Status: new(inspect.Status)}
+	refresh := &watch.Overview{Status: &inspect.Status{Counts: map[string]int{"disabled": 3}}}
 	for _, x := range []struct {
 		limits watch.Limits
 		o      *watch.Overview
@@ -46,6 +47,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{watch.Limits{}, busy, ""},
 		{watch.Limits{}, idle, ""},
+		{watch.Limits{Failed: 3}, refresh, "3 records failed"},
 		{watch.Limits{Idle: 40 * time.Minute, Oldest: 30 * time.Minute, Pending: 6, Failed: 4}, busy, ""},
 		{watch.Limits{Idle: 39 * time.Minute}, busy, "no pass has ended since 2026-03-05 11:20:00 UTC, 40m ago"},
 		{watch.Limits{Oldest: 29 * time.Minute}, busy, "the oldest record that was never tried is 30m old"},

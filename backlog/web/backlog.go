@@ -25,6 +25,9 @@ type Backlog interface {
 	Now() Now
 	// LookBack returns what the state folder knows: passes, the daemon, the outage and the pause.
 	LookBack(ctx context.Context) watch.LookBack
+	// Timeline returns what was in the last day and in the last 30 days, as far as the state folder knows; nil: it
+	// knows nothing.
+	Timeline() *watch.Timeline
 	// Records returns a page of the records that match the filter. Dates within texts are in the
 	// zone; nil: in UTC, and shown columns are as the table has them.
 	Records(ctx context.Context, f Filter, zone *time.Location) (Records, error)

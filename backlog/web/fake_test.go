@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/advise"
 	"backlog/backlog/inspect"
 	"backlog/backlog/watch"
 	"backlog/backlog/web"
@@ -43,6 +45,7 @@ type fake struct {
 	asked    []web.Filter
 	choice   int
 	err      error
+	begun    time.Time     // of the history
 	block    chan struct{} // Records waits for it
 }
 
@@ -125,6 +128,22 @@ func (f *fake) Now() web.Now {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now
+}
+
+// Timeline has passes and counts since the history began, or of 40 days, until noon, and an outage of three hours.
+func (f *fake) Timeline() *watch.Timeline {
+	begun := cmp.Or(f.begun, noon.Add(-40*24*time.Hour))
+	if begun.After(noon) {
+		return nil
+	}
+	hours := advise.NewHours("t", noon.Add(-advise.KeptHours))
+	for at := begun.Truncate(time.Hour); !at.After(noon); at = at.Add(20 * time.Minute) {
+		hour := at.Truncate(time.Hour)
+		hours.Add(fmt.Appendf(nil, `{"tier":"1d","max_age_seconds":60,"started":%q,"selected":12,"succeeded":8,"failed":3,"rejected":1}`, at.Format(time.RFC3339)))
+		hours.Add(fmt.Appendf(nil, `{"hour":%q,"counted":{"pending":%d,"failed":30}}`, hour.Format(time.RFC3339), 1000+10*at.Hour()))
+	}
+	ended := noon.Add(-2 * time.Hour)
+	return watch.NewTimeline(hours.With([]advise.Interval{{Since: ended.Add(-3 * time.Hour), Ended: ended}}), noon, time.UTC)
 }
 
 func (f *fake) LookBack(context.Context) watch.LookBack {

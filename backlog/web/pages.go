@@ -18,7 +18,8 @@ import (
 
 const (
 	maxLimit   = 200                 // entries of a page
-	maxTicks   = 1000                // that the schedule lists
+	maxTicks   = 1000                // that the schedule lists at most
+	nextTicks  = 20                  // that its page lists, unless all are asked for
 	maxHorizon = 30 * 24 * time.Hour // of the schedule
 )
 
@@ -94,12 +95,8 @@ func (v *visit) Sentence() Sentence {
 	s := Sentence{Word: word, Kind: kind, Rest: "Not counted yet."}
 	if n.Counts != nil {
 		s.Rest = inspect.Thousands(n.Counts.Pending) + " pending."
-		failed := n.Counts.Beyond.Failed
-		for _, b := range n.Counts.Bands {
-			failed += b.Failed
-		}
 		if !n.Refresh {
-			s.Rest = inspect.Thousands(n.Counts.Pending) + " pending, " + inspect.Thousands(failed) + " failed."
+			s.Rest = inspect.Thousands(n.Counts.Pending) + " pending, " + inspect.Thousands(n.Counts.Failed()) + " failed."
 		}
 	}
 	if n.Role == Leader && !n.Stopping && n.Pause == nil {
@@ -293,16 +290,17 @@ func (v *visit) status() (any, error) {
 	if n.Counts == nil {
 		return struct {
 			inspect.Uncounted
+			History *watch.Timeline `json:"history"`
 			watch.LookBack
 			process
-		}{inspect.Uncounted{Next: next}, back, p}, nil
+		}{inspect.Uncounted{Next: next}, v.timeline(), back, p}, nil
 	}
 	counted := *n.Counts
 	counted.Next = next
 	return struct {
 		watch.Overview
 		process
-	}{watch.Overview{Status: &counted, LookBack: back}, p}, nil
+	}{watch.Overview{Status: &counted, History: v.timeline(), LookBack: back}, p}, nil
 }
 
 // unavailableSince returns since when the database is unavailable, zero if it is available.
@@ -349,6 +347,14 @@ func (v *visit) schedule() (any, error) {
 		data.trial, err = v.try(yaml)
 	}
 	return data, err
+}
+
+// ListedTicks returns the ticks that the page of the schedule lists.
+func (v *visit) ListedTicks(all []inspect.Tick) []inspect.Tick {
+	if v.Query("ticks") == "all" {
+		return all
+	}
+	return all[:min(nextTicks, len(all))]
 }
 
 // An axis is the time axis of the picture of ticks.

@@ -7,12 +7,36 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
 	"backlog/backlog/web"
 	"backlog/internal/testkit"
 )
+
+// A history that has just begun says since when, and one that has not says so. A page lists few ticks unless all are asked
+// for.
+func TestYoungHistory(t *testing.T) {
+	f := newFake(t, "")
+	site := newSite(t, f, nil)
+	full := logIn(t, site, fullToken)
+	body := func(path string) string { return visit(site, "GET", path, nil, full).Body.String() }
+	if strings.Contains(body("/"), "Nothing is known") {
+		t.Error("a whole history is called young")
+	}
+	f.begun = noon.Add(-5 * time.Hour)
+	if page := body("/"); !strings.Contains(page, `Nothing is known of the time before <time datetime="2026-03-05T07:00:00Z">`) || strings.Count(page, `:00</time></th>`) != 6 {
+		t.Errorf("a young history: %s", page)
+	}
+	f.begun = noon.Add(time.Hour)
+	if page := body("/"); !strings.Contains(page, "There is none yet: the state folder has no passes.") || strings.Contains(page, `class="chart"`) {
+		t.Errorf("no history: %s", page)
+	}
+	if few, all := strings.Count(body("/schedule"), `<th scope="row">`), strings.Count(body("/schedule?ticks=all"), `<th scope="row">`); few != 3+20 || all != 3+288 {
+		t.Errorf("%d and %d rows", few, all)
+	}
+}
 
 // pagesOf are the addresses of everything that people look at.
 func pagesOf(f *fake) []string {
@@ -48,6 +72,8 @@ func TestPages(t *testing.T) {
 	}
 	for path, want := range map[string][]string{
 		"/":                              {"Working.", "12,403 pending, 40 failed. Next: 1d at 12:05:00.", "Counted 14s ago", "beyond", "exhausted", "at &#34;30 3 * * *&#34; in UTC", "under way"},
+		"/?refresh=60":                   {"The last 24 hours: 12,403 pending now, at most 12,403; 40 failed now, at most 40; attempts: 560 succeeded, 210 failed, 70 other; outages: 3h.", `<text x="40" y="22" text-anchor="end">12,403</text>`, `>09:00</time></th><td class="n">1,090</td><td class="n">30</td><td class="n">3</td><td class="n">24</td><td class="n">9</td><td>1h</td><td class="besides">3 rejected</td>`, "Attempts each day"},
+		"/schedule?for=1d":               {`href="/schedule?for=1d&amp;ticks=all#ticks">All 288 ticks</a>`},
 		"/records":                       {`class="retry"`, `<span class="badge">retry</span>`, "550 mailbox is full</td>", "Order 4000", "after=81799"},
 		"/records?retried=1&conflicts=2": {"Put back: 1.", "2 had been changed"},
 		"/record?id=81701":               {"550 mailbox is full\nand more", "260", "it stays where it is"},
