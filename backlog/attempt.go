@@ -170,6 +170,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if interrupted { // the stop ended the handler: that says nothing about the record
 		x.outcome = Skipped
 	}
+	if snooze, asks := SnoozeOf(err); asks && !snooze.After(now).After(now) { // it is over already
+		x.outcome = Skipped
+	}
 	answerable := j.before != nil && j.rec.Memory.UID != ""
 	if x.outcome == HandedOver && !answerable {
 		x.outcome = Errored
@@ -186,6 +189,9 @@ func (r *run) ended(j *job, began, now time.Time, err error) {
 	if x.death == deathInterrupted {
 		interrupted = true
 		x.Memory = nil
+	}
+	if x.outcome == Snoozed && !x.writesRow() {
+		e.snooze(x.tier, j.hash, x.snoozedUntil) // before the claim ends, so that no other pass takes it
 	}
 	a := attempt{ending: x, job: j, run: r}
 	settles := r.countEnded(&a, interrupted)
@@ -232,9 +238,13 @@ func (r *run) countEnded(a *attempt, interrupted bool) (settles bool) {
 	case a.outcome == Skipped:
 		r.report.Skipped++
 		settles = a.Memory != nil
+	case a.outcome == Snoozed && !a.writesRow():
+		r.report.Snoozed++
+		settles = false
 	}
 	end := planEnds[a.outcome]
-	if interrupted {
+	keepsPlace := interrupted || a.outcome == Snoozed && !settles
+	if keepsPlace {
 		end = plan.EndKeptPlace
 	}
 	if r.plan.CountEnd(a.lane.lane, end) {
@@ -257,6 +267,7 @@ var planEnds = [...]plan.End{
 	Rejected:   plan.EndNeutral,
 	Skipped:    plan.EndKeptPlace,
 	HandedOver: plan.EndNeutral,
+	Snoozed:    plan.EndNeutral,
 }
 
 // countDispatched counts a record that was given to the handler. r.mu must be held.

@@ -15,6 +15,14 @@ type ending struct {
 	deathReason string  // why the record is dead then; "": it is not
 	death       death   // how far that has come
 	reason      error   // why nothing is to be written, or was; nil: the outcome is written
+
+	snooze       SnoozeTime // of a Snoozed answer
+	snoozedUntil time.Time  // of a Snoozed outcome
+}
+
+// writesRow reports whether the outcome changes its row. One that counts no attempt may not.
+func (x *ending) writesRow() bool {
+	return x.outcome.CountsAttempt() || x.Memory != nil || !x.Until.IsZero()
 }
 
 // conclude plans the settlement of an outcome by the policy, and emits its event. err is the
@@ -22,6 +30,10 @@ type ending struct {
 func (e *Engine) conclude(ctx context.Context, x *ending, err error, took time.Duration) {
 	if x.outcome == Errored || x.outcome == Rejected {
 		x.Error = err.Error()
+	}
+	if x.outcome == Snoozed {
+		t, _ := SnoozeOf(err)
+		x.snoozedUntil = t.After(x.At)
 	}
 	if x.outcome != HandedOver {
 		e.planSettlement(x)
@@ -31,18 +43,21 @@ func (e *Engine) conclude(ctx context.Context, x *ending, err error, took time.D
 	}
 	e.emit(Event{
 		Kind: AttemptEnded, At: x.At, Tier: x.tier, Record: x.Record,
-		Outcome: x.outcome, Err: err, GivenUp: x.deathReason == ReasonRetries, Took: took,
+		Outcome: x.outcome, Err: err, GivenUp: x.deathReason == ReasonRetries, Took: took, Until: x.snoozedUntil,
 	})
 }
 
 // planSettlement completes the settlement by the policy. It sets why the record is dead: ReasonRetries if
 // the policy gave it up.
 func (e *Engine) planSettlement(x *ending) {
-	end := End{Outcome: x.outcome, At: x.At, Random: e.Random, Text: x.Error, Before: x.before}
+	end := End{Outcome: x.outcome, At: x.At, Random: e.Random, Text: x.Error, Before: x.before, Until: x.snoozedUntil}
 	next, isLast := e.Policy.End(x.Record.Memory, end)
 	x.Memory = next
 	x.Target = x.outcome.Target()
 	x.deathReason = ""
+	if x.outcome == Snoozed && x.Memory == nil && e.keepsSnooze(x.Record) {
+		x.Until = x.snoozedUntil
+	}
 	hasFailed := x.outcome == Errored || x.outcome == Rejected
 	if !hasFailed {
 		return
@@ -83,7 +98,7 @@ func (e *Engine) emitSettled(x *ending) (settled bool) {
 	if x.deathReason != "" {
 		e.emitDeath(x.tier, &x.Settlement, x.deathReason)
 	}
-	return x.outcome != Skipped
+	return x.outcome.CountsAttempt()
 }
 
 // kind returns the kind of the outcome's event, by the reason for which it is not written.

@@ -126,6 +126,8 @@ type shared struct {
 	refused       *lru.Cache[uint64, struct{}]
 	refusedDeaths *lru.Cache[uint64, struct{}]
 	notified      *lru.Cache[uint64, struct{}]
+
+	snoozed *snoozes // that no row keeps
 }
 
 // maxRemembered bounds the sets of an engine. A table that refuses more rows than this has been
@@ -149,6 +151,7 @@ func (e *Engine) init() {
 				refused:       newKeySet(),
 				refusedDeaths: newKeySet(),
 				notified:      newKeySet(),
+				snoozed:       newSnoozes(),
 			}
 			e.settler.wake = newSignal()
 		}

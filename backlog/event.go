@@ -25,6 +25,7 @@ type Event struct {
 	Report  *Report
 	GivenUp bool
 	Took    time.Duration
+	Until   time.Time
 }
 
 // observe calls the function with the event, if there is one. A panic of the function becomes
@@ -50,7 +51,7 @@ type EventKind string
 const (
 	PassStarted  EventKind = "pass started"  // Tier, Report: what is known at the start
 	PassEnded    EventKind = "pass ended"    // Tier, Report, Err: why it could not be finished
-	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 for the answer to a record that was handed over
+	AttemptEnded EventKind = "attempt ended" // Tier, Record, Outcome, Err: the handler's error; GivenUp: out of retries; Took: the handler's time, 0 for the answer to a record that was handed over; Until: when the record is tried again, if it is Snoozed
 	Settled      EventKind = "settled"       // Tier, N: outcomes of attempts that have been written
 
 	// These have Tier, Record, the Outcome that was not written, and Err; At is the attempt's
@@ -75,12 +76,13 @@ const (
 	ClockSetBack     EventKind = "clock set back"       // Err says by how much
 	NoTick           EventKind = "no tick"              // no tick was handled for too long; Err says for how long
 	Panicked         EventKind = "panic"                // Err: a panic in the loop or in an observer; everything else goes on
+	SnoozesForgotten EventKind = "snooze forgotten"     // more records are snoozed than this process remembers, once; Tier, N: how many it remembers, Err
 	StateFailed      EventKind = "state failed"         // Err: the state could not be read or written; the loop goes on without
 	Woke             EventKind = "woke"                 // the loop looked at the clock
 )
 
 // A Report sums up one pass. Selected is the sum of Succeeded, Failed,
-// Rejected, Skipped, Accepted, Conflicts, Refused, Interrupted and Unwritten.
+// Rejected, Skipped, Snoozed, Accepted, Conflicts, Refused, Interrupted and Unwritten.
 type Report struct {
 	Tier     string        `json:"tier"`
 	MaxAge   time.Duration `json:"-"`
@@ -93,6 +95,7 @@ type Report struct {
 	Failed      int    `json:"failed"`
 	Rejected    int    `json:"rejected"`
 	Skipped     int    `json:"skipped"`
+	Snoozed     int    `json:"snoozed,omitempty"` // not to be tried before a time that the handler said
 	Conflicts   int    `json:"conflicts"`         // outcome not written: another program had changed the row
 	Expired     int    `json:"expired"`           // records that became dead by age
 	Complete    bool   `json:"complete"`          // every record of the pass's age was looked at
@@ -138,6 +141,8 @@ func (r *Report) add(a *attempt) {
 		r.Failed++
 	case Rejected:
 		r.Rejected++
+	case Snoozed:
+		r.Snoozed++
 	case Skipped: // it was counted when it ended
 	}
 }

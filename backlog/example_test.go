@@ -62,12 +62,14 @@ func ExampleHandlerFunc() {
 			return backlog.Reject(errors.New("sunk"))
 		case "Ghent": // not today: no attempt
 			return backlog.Skip
+		case "Ostend": // not before three hours from now: no attempt
+			return backlog.Snooze(3*time.Hour, errors.New("low tide"))
 		case "Bruges": // no call for a while
 			return backlog.RetryAfter(time.Minute, errors.New("too many letters"))
 		}
 		return nil
 	}
-	table := letters(memory.Options{Dead: "DEAD"}, "Bruges", "Delft", "Atlantis", "Ghent", "Utrecht")
+	table := letters(memory.Options{Dead: "DEAD"}, "Bruges", "Ostend", "Delft", "Atlantis", "Ghent", "Utrecht")
 	engine := &backlog.Engine{
 		Store: table, Handler: backlog.HandlerFunc(send),
 		Observe: func(ev backlog.Event) {
@@ -90,12 +92,14 @@ func ExampleHandlerFunc() {
 	// Ghent: skip
 	// Atlantis: reject
 	// Delft: error
+	// Ostend: snooze
 	// a pause: too many letters
 	// Bruges: error
 	// Atlantis DEAD
 	// Bruges ERROR
 	// Delft ERROR
 	// Ghent NEW
+	// Ostend NEW
 	// Utrecht SUCCESS
 }
 

@@ -15,8 +15,9 @@ import (
 //
 // It returns nil for a success, any error for a failure that the schedule tries
 // again, [Reject] for a failure that must not be tried again, [Skip] to leave the
-// row as it was, [RetryAfter] for a failure after which no handler is called for a
-// while, and [Unstarted] if it cannot work at all. A panic counts as an error.
+// row as it was, [Snooze] to leave it and be given it again later, [RetryAfter] for a
+// failure after which no handler is called for a while, and [Unstarted] if it cannot work
+// at all. A panic counts as an error.
 //
 // Handle may be called concurrently, but not twice at a time for the same
 // record. It must return soon after ctx is done. Nil then means that the work was
@@ -205,6 +206,7 @@ const (
 	Rejected                  // it failed and trying again is useless
 	Skipped                   // not an attempt; the row stays as it was
 	HandedOver                // the outcome comes later; refresh policy only
+	Snoozed                   // not an attempt; the record is not tried before a time that the handler says
 )
 
 // outcomes are the names of outcomes.
@@ -214,9 +216,10 @@ var outcomes = [...]string{
 	Rejected:   "reject",
 	Skipped:    "skip",
 	HandedOver: "accepted",
+	Snoozed:    "snooze",
 }
 
-// String returns the outcome's word: "success", "error", "reject", "skip" or "accepted".
+// String returns the outcome's word: "success", "error", "reject", "skip", "accepted" or "snooze".
 func (o Outcome) String() string { return outcomes[o] }
 
 // Target returns the state that a settlement of the outcome reaches, unless the policy gives
@@ -232,6 +235,9 @@ func (o Outcome) Target() RowState {
 	}
 	return RowOther
 }
+
+// CountsAttempt reports whether the outcome ends an attempt that counts.
+func (o Outcome) CountsAttempt() bool { return o != Skipped && o != Snoozed }
 
 // Skip is returned by a Handler that made no attempt: the row is left exactly
 // as it was. An error that wraps it means the same.
@@ -270,6 +276,40 @@ func PauseOf(err error) (wait time.Duration, asks bool) {
 	return 0, false
 }
 
+// MaxSnooze is the longest snooze. A longer one is shortened to it.
+const MaxSnooze = 366 * 24 * time.Hour
+
+// Snooze returns an error by which a handler that made no attempt says when to come back: the
+// record is not tried before wait has passed, at most [MaxSnooze], and no attempt is counted.
+// If wait is 0 or less it is a [Skip]. It wraps err; nil: "snoozed for" that long.
+//
+// Where the store keeps it, see [Snoozer], every process keeps to it, also after a restart.
+// Otherwise this process does, for the 100,000 records that were snoozed last.
+func Snooze(wait time.Duration, err error) error { return SnoozeTime{For: wait}.Snooze(err) }
+
+// SnoozeUntil is [Snooze] until a time. One that has passed is a Skip.
+func SnoozeUntil(at time.Time, err error) error { return SnoozeTime{Until: at}.Snooze(err) }
+
+// Snooze returns what [Snooze] or [SnoozeUntil] returns.
+func (t SnoozeTime) Snooze(err error) error {
+	return &snoozeRequest{cmp.Or(err, errors.New("snoozed "+t.String())), t}
+}
+
+type snoozeRequest struct {
+	error
+	time SnoozeTime
+}
+
+func (s *snoozeRequest) Unwrap() error { return s.error }
+
+// SnoozeOf returns the snooze that a handler's error asks for, and whether it asks for one.
+func SnoozeOf(err error) (t SnoozeTime, asks bool) {
+	if s, ok := errors.AsType[*snoozeRequest](err); ok {
+		return s.time, true
+	}
+	return t, false
+}
+
 // Unstarted returns an error by which a handler says that it could not even
 // begin: the fault is in the handler, not in the record. The row is left as it was,
 // as after [Skip], and the pass ends with the error. It wraps err.
@@ -293,10 +333,13 @@ func (w *worded) Unwrap() []error { return w.causes }
 
 // OutcomeOf returns the outcome that a handler's error stands for.
 func OutcomeOf(err error) Outcome {
+	snooze, snoozes := SnoozeOf(err)
 	switch {
 	case err == nil:
 		return Succeeded
-	case errors.Is(err, Skip):
+	case snoozes && !snooze.isNone():
+		return Snoozed
+	case snoozes, errors.Is(err, Skip):
 		return Skipped
 	case errors.Is(err, Accepted):
 		return HandedOver

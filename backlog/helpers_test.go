@@ -155,7 +155,7 @@ func throughJSON[T any](t testing.TB, v T) (again T) {
 // checkSum demands of every report that it accounts for each record.
 func checkSum(t testing.TB, r backlog.Report) {
 	t.Helper()
-	sum := r.Succeeded + r.Failed + r.Rejected + r.Skipped + r.Accepted + r.Conflicts + r.Refused + r.Interrupted + r.Unwritten
+	sum := r.Succeeded + r.Failed + r.Rejected + r.Skipped + r.Snoozed + r.Accepted + r.Conflicts + r.Refused + r.Interrupted + r.Unwritten
 	if r.Selected != sum {
 		t.Errorf("want Selected to be the sum of what became of the records, got %d selected and a sum of %d: %+v", r.Selected, sum, r)
 	}
@@ -168,7 +168,7 @@ func outcomes(r backlog.Report) string {
 		name string
 		n    int
 	}{
-		{"succeeded", r.Succeeded}, {"failed", r.Failed}, {"rejected", r.Rejected}, {"skipped", r.Skipped},
+		{"succeeded", r.Succeeded}, {"failed", r.Failed}, {"rejected", r.Rejected}, {"skipped", r.Skipped}, {"snoozed", r.Snoozed},
 		{"conflicts", r.Conflicts}, {"refused", r.Refused}, {"interrupted", r.Interrupted}, {"unwritten", r.Unwritten},
 		{"unreadable", r.Unreadable}, {"expired", r.Expired},
 	} {

@@ -174,6 +174,7 @@ type End struct {
 	Random  func() float64 // uniform in [0, 1), for a wait that is drawn
 	Text    string         // the error's
 	Before  *Memory        // what the row remembered before the start, which a Skipped attempt restores; nil: not known
+	Until   time.Time      // of a Snoozed attempt: the record is not tried before
 }
 
 // End returns what the row remembers after the end of an attempt, nil if that does not change,
@@ -182,6 +183,9 @@ type End struct {
 func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
 	rejected := end.Outcome == Rejected
 	switch {
+	case p.HasDeadlines() && end.Outcome == Snoozed:
+		after := p.snooze(*m, end)
+		return &after, false
 	case p.HasDeadlines():
 		after, final := p.Refresher.End(*m, end.Outcome, end.At, end.Text, end.Before)
 		return &after, final
@@ -198,6 +202,24 @@ func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
 		next.Next = end.At.Add(p.Draw(failures, end.Random()))
 	}
 	return next, rejected || givenUp
+}
+
+// snooze returns what the row remembers after a Snoozed attempt under a policy with deadlines: that
+// of a Skipped one, with the next start when the snooze is over. A row that was saved during the
+// attempt keeps the start that was saved.
+func (p *Policy) snooze(m Memory, end End) Memory {
+	before := end.Before
+	if before == nil { // the start of the attempt was counted
+		uncounted := m
+		uncounted.AttemptNo = max(0, m.AttemptNo-1)
+		before = &uncounted
+	}
+	after, _ := p.Refresher.End(m, Skipped, end.At, end.Text, before)
+	wasSaved := !m.Next.IsZero() && m.Next.Before(m.Deadline)
+	if !wasSaved {
+		after.Next = end.Until
+	}
+	return after
 }
 
 // hasAttempts reports whether attempts with deadlines were started since the last success.

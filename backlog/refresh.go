@@ -70,8 +70,9 @@ var Accepted = errors.New("accepted")
 // An Answer is the outcome of an attempt that was handed over, or its status.
 type Answer struct {
 	UID     string
-	Outcome Outcome // Skipped: the attempt goes on, and Text is its status
-	Text    string  // the error's; of a status the row's Reason, for the customer
+	Outcome Outcome    // Skipped: the attempt goes on, and Text is its status
+	Text    string     // the error's; of a status the row's Reason, for the customer
+	Snooze  SnoozeTime // of a Snoozed outcome
 }
 
 // errSuperseded is the cause for which a handler's context ends when its row has another
@@ -344,7 +345,7 @@ func endingsOf(tier string, records []Record, answers []Answer, now time.Time) [
 	list := make([]*ending, len(records))
 	for i := range records {
 		s := Settlement{Record: &records[i], At: now, Error: answers[i].Text}
-		list[i] = &ending{Settlement: s, tier: tier, outcome: answers[i].Outcome}
+		list[i] = &ending{Settlement: s, tier: tier, outcome: answers[i].Outcome, snooze: answers[i].Snooze}
 	}
 	return list
 }
@@ -381,6 +382,13 @@ func (e *Engine) concludeAnswered(ctx context.Context, x *ending) {
 	case Succeeded:
 		e.conclude(ctx, x, nil, 0)
 		return
+	case Snoozed:
+		var why error
+		if text != "" {
+			why = errors.New(text)
+		}
+		e.conclude(ctx, x, x.snooze.Snooze(why), 0)
+		return
 	case Rejected:
 		text = cmp.Or(text, "rejected")
 	}
@@ -393,6 +401,10 @@ func (e *Engine) settleConcluded(ctx context.Context, list []*ending) error {
 	var writable []*ending
 	var group []Settlement
 	for _, x := range list {
+		if x.outcome == Snoozed && !x.writesRow() {
+			e.snooze(x.tier, x.Record.Key.Hash(), x.snoozedUntil)
+			continue
+		}
 		if x.reason == nil {
 			writable = append(writable, x)
 			group = append(group, x.Settlement)

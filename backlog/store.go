@@ -26,6 +26,7 @@ import (
 //   - [Verifier] says which rows are as they were read
 //   - [Queue] gives each record once
 //   - [Finisher] learns when a record is done
+//   - [Snoozer] keeps until when a record is snoozed
 //   - [Beginner] writes starts and ends of attempts; the refresh policy requires it
 //
 // Most stores are a [Locker] as well, which a [Loop] is given.
@@ -111,6 +112,10 @@ type Settlement struct {
 	// failure without a Next under a planned policy means that the record is never tried
 	// again.
 	Memory *Memory
+
+	// Until is set for a [Snoozer] only: the attempt was Snoozed, and the row is to keep that
+	// its record is not tried before. Target is RowOther, and nothing else of the row changes.
+	Until time.Time
 }
 
 // An Unsettled is a settlement that was not written.
@@ -255,6 +260,18 @@ type Verifier interface {
 	// row as it was read: its state and, since the records are Exact, Attempts and
 	// Memory.Failures. It changes nothing.
 	AsRead(ctx context.Context, records []Record) ([]bool, error)
+}
+
+// A Snoozer is a [Store] whose rows can keep until when their records are snoozed, such as in a
+// column of times before which Pending does not return them. Where a row keeps no snooze, the
+// engine remembers it as long as the process lives. The engine does not ask a Snoozer under a
+// policy with deadlines, where Memory.Next keeps the snooze.
+type Snoozer interface {
+	Store
+	// KeepsSnooze reports whether Settle keeps Settlement.Until for the record. It requires the
+	// same of the row as after a failure, so that a change by another program wins. The time is
+	// rounded up to what the column holds. It must return at once.
+	KeepsSnooze(r *Record) bool
 }
 
 // A Queue is a [Store] that returns each record once, unless Release gives it back. Its

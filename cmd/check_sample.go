@@ -80,6 +80,9 @@ func runSample(ctx context.Context, o CheckOptions, g *globalOptions) error {
 	if pause := time.Time(s.PauseUntil); !pause.IsZero() {
 		g.printf("         asks for a pause until %s\n", inspect.When(pause))
 	}
+	if until := time.Time(s.Snoozed); !until.IsZero() {
+		g.printf("         is not tried again before %s\n", inspect.When(until))
+	}
 	g.printf("         nothing is settled: the row stays as it was\n")
 	return nil
 }

@@ -24,29 +24,30 @@ func refreshOf(cfg *config.Config) *retry.Refresher {
 // ResolveOptions are the arguments and the flags of resolve.
 type ResolveOptions struct {
 	dataFlags
-	UID, Outcome, Reason string
+	UID, Outcome, Reason, For string
 }
 
 // outcomes are the words of resolve. With status the attempt goes on, and the text is for the customer.
 var outcomes = map[string]backlog.Outcome{
 	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "status": backlog.Skipped,
+	"snooze": backlog.Snoozed,
 }
 
 func newResolve(g *globalOptions) *cobra.Command {
 	var o ResolveOptions
 	c := &cobra.Command{
-		Use:   "resolve UID success|failure|reject|status [--reason TEXT]",
+		Use:   "resolve UID success|failure|reject|status|snooze [--reason TEXT] [--for TIME]",
 		Short: "Report the outcome of an attempt that was handed over (policy refresh)",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return errors.New("say which attempt and what became of it, as in: backlog resolve UID success")
 			}
 			if _, ok := outcomes[args[1]]; !ok {
-				return fmt.Errorf("%q is no outcome; write success, failure, reject or status", args[1])
+				return fmt.Errorf("%q is no outcome; write success, failure, reject, status or snooze", args[1])
 			}
 			return nil
 		},
-		ValidArgsFunction: completeOneOf("success", "failure", "reject", "status"),
+		ValidArgsFunction: completeOneOf("success", "failure", "reject", "status", "snooze"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.UID = args[0]
 			o.Outcome = args[1]
@@ -54,6 +55,7 @@ func newResolve(g *globalOptions) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Reason, "reason", "", "the `TEXT` of the error or, with status, for the customer")
+	c.Flags().StringVar(&o.For, "for", "", "with snooze, how long the record is not started: `TIME` is seconds, a duration such as 2h, or a time by RFC 3339")
 	o.AddFlags(c.Flags())
 	return c
 }
@@ -62,12 +64,22 @@ func runResolve(ctx context.Context, o ResolveOptions, g *globalOptions) error {
 	if o.Outcome == "status" && o.Reason == "" {
 		return usagef("status is a text for the customer; give it with --reason")
 	}
+	if o.Outcome != "snooze" && o.For != "" {
+		return usagef("--for goes with snooze")
+	}
 	return g.onAttempts(ctx, o.dataFlags, false, func(a *setup, now time.Time) (err error) {
+		answer := backlog.Answer{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}
+		if answer.Outcome == backlog.Snoozed {
+			answer.Snooze, err = backlog.ParseSnooze(o.For)
+		}
+		if err != nil {
+			return usagef("--for is to say how long: %v", err)
+		}
 		if a.onDead, err = g.newOnDead(ctx, a.cfg, a.log); err != nil {
 			return err
 		}
 		e := a.engine(func() time.Time { return now }, logging.New(a.log).Observe)
-		reasons, err := e.Resolve(ctx, []backlog.Answer{{UID: o.UID, Outcome: outcomes[o.Outcome], Text: o.Reason}})
+		reasons, err := e.Resolve(ctx, []backlog.Answer{answer})
 		if err != nil {
 			return err
 		}

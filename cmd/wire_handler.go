@@ -66,7 +66,7 @@ func knownSettings() config.Known {
 		OnDead: []config.Settings{
 			{Name: "exec", New: func() any { return new(exec.NotifySettings) }},
 			// A call of on_dead has no outcome: no status rejects, and no answer pauses.
-			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+			{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "retry_after", "max_pause"}},
 			{Name: "mail", New: func() any { return new(mail.Settings) }},
 		},
 		Observers: []config.Settings{

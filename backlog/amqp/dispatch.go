@@ -94,6 +94,7 @@ type outcome struct {
 	Outcome    string          `json:"outcome"`
 	Error      string          `json:"error,omitempty"`
 	RetryAfter *float64        `json:"retry_after,omitempty"` // in seconds
+	Snooze     any             `json:"snooze,omitempty"`      // for [backlog.ParseSnooze]; a worker of this program writes seconds
 	Worker     string          `json:"worker"`
 	Duration   float64         `json:"duration_seconds"`
 	Ticket     string          `json:"ticket"`

@@ -46,7 +46,8 @@ func (d *Dispatch) receiveOutcomes(sess *session, list <-chan amqp.Delivery, que
 			_ = m.Ack(false)
 		default: // no call waits for it
 			a.hash = t.Row.Key.Hash()
-			if a.expired || a.Outcome == "skip" { // the row stays as it is
+			isSkip := backlog.OutcomeOf(a.err()) == backlog.Skipped
+			if a.expired || isSkip { // the row stays as it is
 				d.removeInFlight(a)
 				_ = m.Ack(false)
 			} else if !d.dropRepeated(a, &t) {
@@ -173,6 +174,12 @@ func (o *outcome) err() error {
 		err = backlog.Reject(errors.New(text))
 	case "skip":
 		err = backlog.Worded(text, backlog.Skip)
+	case "snooze":
+		t, problem := backlog.ParseSnooze(o.Snooze)
+		if problem != nil {
+			return fmt.Errorf("the worker said snooze, and its field snooze is to say how long: %v", problem)
+		}
+		err = t.Snooze(errors.New(text))
 	default:
 		err = errors.New(text)
 	}
@@ -243,7 +250,9 @@ func (d *Dispatch) settleLate(ctx context.Context, group []*received, settle set
 		}
 		list = append(list, a)
 		records = append(records, t.record())
-		answers = append(answers, backlog.Answer{Outcome: backlog.OutcomeOf(a.err()), Text: a.Error})
+		err := a.err()
+		snooze, _ := backlog.SnoozeOf(err)
+		answers = append(answers, backlog.Answer{Outcome: backlog.OutcomeOf(err), Text: a.Error, Snooze: snooze})
 	}
 	reasons, err := settle(ctx, records, answers)
 	if err != nil {

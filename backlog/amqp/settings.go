@@ -159,6 +159,18 @@ func (s *Settings) delay(n int) int64 {
 	return int64(wait / time.Second)
 }
 
+// snoozeDelay returns the shortest delay that is at least as long as the wait, or else the longest, in
+// seconds. There must be a delay.
+func (s *Settings) snoozeDelay(wait time.Duration) int64 {
+	list := s.delays()
+	for _, d := range list {
+		if time.Duration(s.ttl(d))*time.Millisecond >= wait {
+			return d
+		}
+	}
+	return list[len(list)-1]
+}
+
 // ttl returns the x-message-ttl for a delay in seconds.
 func (s *Settings) ttl(delay int64) int64 { return delay * int64(s.Sneakers.Multiplier) }
 

@@ -222,8 +222,11 @@ func (c *Source) noteRetry(origin int, kept *keptOutcome, w *outcomeWrite) bool 
 	return false
 }
 
-// outcomeMessage returns what is published for a failure: a message for the error queue if the
-// record is dead, else one for the queue of its delay. It returns an error for a message for
+// KeepsSnooze implements [backlog.Snoozer]: a snoozed message waits in one of the queues for delays.
+func (c *Source) KeepsSnooze(*backlog.Record) bool { return c.Sneakers.MaxRetries > 0 }
+
+// outcomeMessage returns what is published for a failure or a snooze: a message for the error queue
+// if the record is dead, else one for the queue of its delay. It returns an error for a message for
 // which the broker or the client would close the connection.
 func (c *Source) outcomeMessage(u *unacked, s backlog.Settlement) (m message, err error) {
 	key := originalKey(&u.Delivery)
@@ -237,9 +240,14 @@ func (c *Source) outcomeMessage(u *unacked, s backlog.Settlement) (m message, er
 		return m, err
 	}
 	p := c.retryMessage(&u.Delivery)
-	d := c.delay(min(s.Memory.Failed(), c.Sneakers.MaxRetries))
+	failures := s.Memory.Failed()
+	d := c.delay(min(failures, c.Sneakers.MaxRetries))
+	if s.Target == backlog.RowOther { // it is snoozed, which is no failure
+		failures = s.Record.Memory.Failed()
+		d = c.snoozeDelay(s.Until.Sub(s.At))
+	}
 	p.Headers["backoff"] = d
-	p.Headers["count"] = int64(s.Memory.Failed())
+	p.Headers["count"] = int64(failures)
 	m = message{c.backoffExchange(), c.retryKey(key), p}
 	queue := fmt.Sprint(m.exchange, "-", d)
 	return m, u.session.checkPublishable(&m, maxDeathSize(queue, m.exchange, m.key))

@@ -51,6 +51,9 @@ type Source struct {
 var (
 	_ backlog.Queue  = (*Source)(nil)
 	_ backlog.Pinger = (*Source)(nil)
+
+	_ backlog.Snoozer = (*Source)(nil)
+	_ backlog.Snoozer = (*Worker)(nil)
 )
 
 // firstMessageWait is how long Pending waits for the first message of a page.

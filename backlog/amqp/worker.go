@@ -154,6 +154,12 @@ func (w *Worker) Handle(ctx context.Context, r *backlog.Record) error {
 	if err != nil {
 		o.Error = err.Error()
 	}
+	if t, asks := backlog.SnoozeOf(err); asks {
+		o.Snooze = t.For.Seconds()
+		if !t.Until.IsZero() {
+			o.Snooze = backlog.TimeText(t.Until)
+		}
+	}
 	if wait, asks := backlog.PauseOf(err); asks {
 		err = o.err() // without the pause: the daemon pauses, while a pausing worker would keep its requests
 		o.RetryAfter = new(wait.Seconds())
@@ -204,6 +210,9 @@ var program = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return fmt.Sprintf("%s/%d", name, os.Getpid())
 })
+
+// KeepsSnooze implements [backlog.Snoozer]: the daemon that gets the outcome keeps it.
+func (w *Worker) KeepsSnooze(*backlog.Record) bool { return true }
 
 // Settle implements [backlog.Store]. Handle has published the outcomes already.
 func (w *Worker) Settle(_ context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {

@@ -5,9 +5,9 @@ var badHandlers = badFiles{
 	"concurrency-too-large": {"1: handler.concurrency: must be at most 100000, not 9000000000000000000; so many records are never processed at a time"},
 	"handler-kinds":         {"2: handler.lines: is beside exec; keep one of them", "4: handler.sql: is beside exec; keep one of them"},
 	"handler-strays-exec": {
-		"1: handler.workers: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
-		"1: handler.window: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
-		"1: handler.allow_zero_rows: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, sql, timeout, trace",
+		"1: handler.workers: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
+		"1: handler.window: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
+		"1: handler.allow_zero_rows: unknown key; known here: concurrency, exec, http, input, lines, redis, reject, skip, snooze, sql, timeout, trace",
 	},
 	"handler-strays-http": {
 		"3: handler.reject: unknown key; known here: concurrency, exec, http, lines, redis, sql, timeout, trace",
@@ -119,7 +119,7 @@ var badHandlers = badFiles{
 	"http-unknown-key": {
 		"1: handler.http: has no url; add url: https://example.com/orders",
 		"1: handler.http.uri: unknown key; did you mean url?",
-		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, secret, secret_file, success, url",
+		"1: handler.http.timeout: unknown key; known here: allow, ca_file, client_cert, client_key, headers, max_pause, method, reject, retry_after, secret, secret_file, success, url",
 	},
 	"http-url-begins":       {"1: handler.http.url: begins with a {column}, which must be the whole url or stand behind https://; write one such as https://example.com/orders"},
 	"http-url-brace":        {"1: handler.http.url: has a { or } without the other; write {column} for a column's value, and {{ or }} if the character itself is meant"},

@@ -187,7 +187,8 @@ func TestExampleFileHandlers(t *testing.T) {
 	service := *got[2].Settings.(*http.Settings)
 	testkit.Equal(t, "statuses", [][]http.Status{service.Success, service.Reject}, [][]http.Status{{{From: 200, To: 299}}, {{From: 410, To: 410}}})
 	testkit.Equal(t, "method", service.Method, "POST")
-	service.Success, service.Reject, service.Method = nil, nil, ""
+	testkit.Equal(t, "retry_after", service.RetryAfter, "pause")
+	service.Success, service.Reject, service.Method, service.RetryAfter = nil, nil, "", ""
 	testkit.Equal(t, "http", any(&service), short(`http: {url: "https://api.example.com/orders/{id}", headers: {Authorization: Bearer hunter2}, secret: `+secret+`}`).Settings)
 	all := got[3].Settings.(*http.Settings)
 	for name, missing := range map[string]bool{

@@ -41,7 +41,7 @@ var all = config.Known{
 	Sources: []config.Settings{{Name: "amqp", New: func() any { return amqp.NewSettings() }}},
 	OnDead: []config.Settings{
 		{Name: "exec", New: func() any { return new(exec.NotifySettings) }},
-		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "max_pause"}},
+		{Name: "http", New: func() any { return &http.Settings{Reject: []http.Status{}} }, Without: []string{"reject", "retry_after", "max_pause"}},
 		{Name: "mail", New: func() any { return new(mail.Settings) }},
 	},
 	Observers: []config.Settings{

@@ -24,6 +24,7 @@ type Row struct {
 	Unreadable error
 
 	Eligible, Expires time.Time // zero: it has none
+	Snoozed           time.Time // until when this process remembers not to try it; zero: it remembers nothing
 
 	Attempts  *int    // nil: the table does not count them
 	LastError *string // nil: none, or the table does not keep it
@@ -136,6 +137,10 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 	if r.Eligible.After(at) && r.Eligible.After(now) {
 		at = r.Eligible
 		why = "it is not eligible before " + FormatTime(r.Eligible, r.Zone)
+	}
+	if r.Snoozed.After(at) && r.Snoozed.After(now) {
+		at = r.Snoozed
+		why = "it is snoozed until " + FormatTime(r.Snoozed, r.Zone)
 	}
 	return at, why, true
 }
@@ -285,6 +290,7 @@ func (r Row) Sheet(s *tiers.Schedule, p *backlog.Policy, most int, now time.Time
 		e.addTime("planned for", m.Next)
 	}
 	e.addTime("eligible", r.Eligible)
+	e.addTime("snoozed until", r.Snoozed)
 	e.addTime("expires", r.Expires)
 	e.addAttempts()
 	if r.State == backlog.RowDead {

@@ -24,6 +24,8 @@ type Entry struct {
 	State     string  `json:"state"` // new, error, success, dead or other; with the policy refresh a word of [State]
 	Tried     *int    `json:"attempts"`
 	LastError *string `json:"last_error"`
+
+	Snoozed Stamp `json:"snoozed_until,omitzero"` // as the process remembers it; zero: no snooze that no row keeps
 }
 
 // A Purpose is what a command does with the records that it selects.
@@ -76,7 +78,7 @@ func (r *Row) entry(x Explanation, now time.Time) Entry {
 	e := Entry{
 		ID: r.Key, Status: r.Status, Inserted: Stamp(r.Inserted),
 		Due: x.Due, Reason: x.Reason, Next: Stamp(x.Next), Tier: textOrNull(x.Tier),
-		State: r.State.String(), Tried: r.Attempts, LastError: r.LastError,
+		State: r.State.String(), Tried: r.Attempts, LastError: r.LastError, Snoozed: Stamp(r.Snoozed),
 	}
 	// An infinite date has no age, because the difference is longer than a duration can be.
 	if age := now.Sub(r.Inserted); !r.Inserted.IsZero() && r.Inserted.Add(age).Equal(now) {

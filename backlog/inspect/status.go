@@ -255,7 +255,7 @@ type OutcomeCount struct {
 func OutcomeCounts(r backlog.Report) []OutcomeCount {
 	return []OutcomeCount{
 		{r.Succeeded, "succeeded", "succeeded"}, {r.Failed, "failed", "failed"}, {r.GivenUp, "given_up", "of them out of retries"},
-		{r.Rejected, "rejected", "rejected"}, {r.Skipped, "skipped", "skipped"},
+		{r.Rejected, "rejected", "rejected"}, {r.Skipped, "skipped", "skipped"}, {r.Snoozed, "snoozed", "snoozed"},
 		{r.Accepted, "accepted", "handed over"}, {r.Overdue, "overdue", "not answered by their deadline"},
 		{r.Conflicts, "conflicts", "changed by somebody else meanwhile"}, {r.Refused, "refused", "refused by the database"},
 		{r.Interrupted, "interrupted", "interrupted"}, {r.Unwritten, "unwritten", "not written"}, {r.Expired, "expired", "expired"},

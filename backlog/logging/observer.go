@@ -40,6 +40,7 @@ var outcomeMessages = map[backlog.Outcome]string{
 	backlog.Succeeded:  "success",
 	backlog.HandedOver: "handed over",
 	backlog.Skipped:    "not attempted",
+	backlog.Snoozed:    "snoozed",
 	backlog.Rejected:   "rejected",
 	backlog.Errored:    "failed",
 }
@@ -49,15 +50,16 @@ var simpleMessages = map[backlog.EventKind]struct {
 	level slog.Level
 	text  string
 }{
-	backlog.OnDeadFailed: {slog.LevelError, "on_dead failed: the record is dead, and its notification was not delivered"},
-	backlog.TierSkipped:  {slog.LevelWarn, "tick skipped: the tier's last pass still runs"},
-	backlog.TierCovered:  {slog.LevelDebug, "tick covered by a wider tier's pass"},
-	backlog.LockWaiting:  {slog.LevelInfo, "the pass waits: another process is working on this table"},
-	backlog.LockLost:     {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
-	backlog.ClockSetBack: {slog.LevelWarn, "the clock was set back"},
-	backlog.StateFailed:  {slog.LevelWarn, "the state file cannot be used, a restart may not know what was missed"},
-	backlog.NoTick:       {slog.LevelError, "no tick was handled for a long time"},
-	backlog.Panicked:     {slog.LevelError, "panic"},
+	backlog.OnDeadFailed:     {slog.LevelError, "on_dead failed: the record is dead, and its notification was not delivered"},
+	backlog.TierSkipped:      {slog.LevelWarn, "tick skipped: the tier's last pass still runs"},
+	backlog.TierCovered:      {slog.LevelDebug, "tick covered by a wider tier's pass"},
+	backlog.LockWaiting:      {slog.LevelInfo, "the pass waits: another process is working on this table"},
+	backlog.LockLost:         {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
+	backlog.ClockSetBack:     {slog.LevelWarn, "the clock was set back"},
+	backlog.SnoozesForgotten: {slog.LevelWarn, "snoozed records are forgotten, and tried again before their time"},
+	backlog.StateFailed:      {slog.LevelWarn, "the state file cannot be used, a restart may not know what was missed"},
+	backlog.NoTick:           {slog.LevelError, "no tick was handled for a long time"},
+	backlog.Panicked:         {slog.LevelError, "panic"},
 }
 
 // Broker is the Server of an Observer whose records are messages.
@@ -259,11 +261,15 @@ func (o *Observer) Outage(change watch.Change, x watch.Outage, now time.Time) {
 	}
 }
 
-// attributes returns the event's record, its error and the attempt, as far as it has them.
+// attributes returns the event's record, its error, until when it is snoozed and the attempt, as far as it has
+// them.
 func attributes(ev backlog.Event) []any {
 	var args []any
 	if ev.Record != nil {
 		args = append(args, "id", ev.Record.Key.String())
+	}
+	if !ev.Until.IsZero() {
+		args = append(args, "until", ev.Until.UTC().Format(time.RFC3339))
 	}
 	if ev.Err != nil {
 		args = append(args, "error", ev.Err)

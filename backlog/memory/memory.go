@@ -44,6 +44,10 @@ type Options struct {
 	// after all others; "skip", the default, never.
 	NullDate string
 
+	// Eligible says that a snooze is kept in Row.Eligible. Otherwise a planned Policy keeps it in
+	// Row.Memory for a record that has failed, and no other does.
+	Eligible bool
+
 	// Refuses is called with each row that the engine is about to write, and returns why the
 	// table refuses it, like a constraint. It must not use the table. Nil: nothing is refused.
 	Refuses func(Row) error
@@ -100,6 +104,7 @@ var (
 	_ backlog.Expirer   = (*Store)(nil)
 	_ backlog.Rehearser = (*Store)(nil)
 	_ backlog.Verifier  = (*Store)(nil)
+	_ backlog.Snoozer   = (*Store)(nil)
 )
 
 // New returns an empty table.

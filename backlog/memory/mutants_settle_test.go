@@ -67,6 +67,15 @@ func onSettledRow(f func(before memory.Row, g backlog.Settlement, row *memory.Ro
 	})
 }
 
+// onSnoozedRow changes the rows of records that are snoozed.
+func onSnoozedRow(f func(before memory.Row, row *memory.Row)) func(*memory.Store) backlog.Store {
+	return onSettledRow(func(before memory.Row, g backlog.Settlement, row *memory.Row) {
+		if g.Target == backlog.RowOther {
+			f(before, row)
+		}
+	})
+}
+
 func replace(s *memory.Store, row memory.Row) {
 	s.Delete(row.Key)
 	if err := s.Insert(row); err != nil {
@@ -118,6 +127,11 @@ var settleMutants = []mutant{
 	{"unguarded-among-failed", "GuardWithNotes", onSettlement(unguarded)},
 	{"unguarded-while-it-runs", "Promises", onSettlement(unguarded)},
 	{"conflicts-not-said", "Promises", onUnsettled(func(settlements, conflicts) conflicts { return nil })},
+	{"snooze-unguarded", "Snooze", onSettlement(unguarded)},
+	{"snooze-not-kept", "Snooze", onSnoozedRow(func(before memory.Row, row *memory.Row) { row.Eligible = before.Eligible })},
+	{"snooze-counts-an-attempt", "Snooze", onSnoozedRow(func(before memory.Row, row *memory.Row) { row.Attempts++ })},
+	{"snooze-not-kept-where-planned", "PlannedSnooze", onSnoozedRow(func(before memory.Row, row *memory.Row) { row.Memory.Next = before.Memory.Next })},
+	{"snooze-is-a-failure-where-planned", "PlannedSnooze", onSnoozedRow(func(before memory.Row, row *memory.Row) { row.Memory.LastFailure = before.Inserted })},
 	{"count-unguarded", "CountedPromises", onSettlement(uncounted)},
 	{"count-unguarded-where-planned", "PlannedPromises", onSettlement(uncounted)},
 	{"count-unguarded-where-it-tells", "CountedPromisesErrorKeep", onSettlement(uncounted)},

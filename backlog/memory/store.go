@@ -212,6 +212,10 @@ func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	if !s.unchanged(e, g) {
 		return false
 	}
+	if g.Target == backlog.RowOther {
+		s.keepSnooze(e, g)
+		return true
+	}
 	e.Attempts++
 	e.InRetry = false
 	if g.Target == backlog.RowSuccess {
@@ -235,6 +239,21 @@ func (s *Store) settleStatus(e *entry, g *backlog.Settlement) (ok bool) {
 	}
 	e.InRetry = !e.Memory.Next.IsZero()
 	return true
+}
+
+// KeepsSnooze implements [backlog.Snoozer].
+func (s *Store) KeepsSnooze(r *backlog.Record) bool {
+	plansNext := s.o.Policy != nil && s.o.Policy.Planned
+	return s.o.Eligible || plansNext && r.Lane == backlog.Failed
+}
+
+// keepSnooze writes until when a record is snoozed.
+func (s *Store) keepSnooze(e *entry, g *backlog.Settlement) {
+	if s.o.Eligible {
+		e.Eligible = g.Until
+	} else {
+		e.Memory.Next = g.Until
+	}
 }
 
 // diesOfAge reports whether a record is too old or past its own time of expiry, or the policy has

@@ -18,6 +18,7 @@ type State struct {
 	PauseUntil  time.Time // zero: until it is ended by hand
 	Concurrency int
 	InFlight    int // handler calls
+	Snoozed     int // records that no row keeps as snoozed
 
 	Counts      *inspect.Status // nil: not counted yet
 	Counted     time.Time
@@ -78,6 +79,7 @@ func (x scrape) addBacklog() {
 	x.addBool("backlog_store_up", s.StoreUp)
 	x.addEach(map[string]float64{
 		"backlog_in_flight":           float64(s.InFlight),
+		"backlog_snoozed_records":     float64(s.Snoozed),
 		"backlog_concurrency":         float64(s.Concurrency),
 		"backlog_counts_errors_total": float64(s.CountErrors),
 	})

@@ -127,8 +127,17 @@ func filterOf(ctx context.Context, v *View, f web.Filter, p inspect.Purpose, now
 // entry returns what a list of records shows of a row.
 func (r *Reader) entry(v *View, row inspect.Row, now time.Time, zone *time.Location) web.Entry {
 	row.Zone = zone
+	row.Snoozed = r.snoozedUntil(row.Key)
 	e := v.Entry(row, now)
 	return web.Entry{Entry: e, Retrying: inRetry(v, row, e), Data: r.data(v, row)}
+}
+
+// snoozedUntil returns until when the record is snoozed, as the engine of this process remembers it.
+func (r *Reader) snoozedUntil(k backlog.Key) (none time.Time) {
+	if e := r.engine.Load(); e != nil {
+		return e.SnoozedUntil(k)
+	}
+	return none
 }
 
 // inRetry reports whether the record has failed and is tried again, now or later.
@@ -178,6 +187,7 @@ func (r *Reader) Record(ctx context.Context, id string, zone *time.Location) (we
 			return web.Record{}, err
 		}
 		row.Zone = zone
+		row.Snoozed = r.snoozedUntil(row.Key)
 		sheet := v.Sheet(row, now)
 		return web.Record{
 			Sheet: sheet, Retrying: inRetry(v, row, sheet.Entry), Data: r.data(v, row),
@@ -256,19 +266,27 @@ func (r *Reader) Pause(p *watch.Pause) error {
 }
 
 // outcomes are the outcomes that pages can give to an attempt, by their names.
-var outcomes = map[string]backlog.Outcome{"success": backlog.Succeeded, "error": backlog.Errored}
+var outcomes = map[string]backlog.Outcome{"success": backlog.Succeeded, "error": backlog.Errored, "snooze": backlog.Snoozed}
 
 // Resolve implements web.Backlog.
-func (r *Reader) Resolve(ctx context.Context, uid, outcome, reason string) error {
+func (r *Reader) Resolve(ctx context.Context, o web.Resolution) error {
 	c := r.currentState()
 	if c.daemon == nil || retry.RefresherOf(c.Policy) == nil {
 		return &web.Problem{Status: http.StatusConflict, Text: "there are no attempts with a UID here, which the policy refresh has"}
 	}
-	meant, ok := outcomes[outcome]
+	meant, ok := outcomes[o.Outcome]
 	if !ok {
-		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success or error"}
+		return &web.Problem{Status: http.StatusBadRequest, Text: "outcome is success, error or snooze"}
 	}
-	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{{UID: uid, Outcome: meant, Text: reason}})
+	answer := backlog.Answer{UID: o.UID, Outcome: meant, Text: o.Reason}
+	if meant == backlog.Snoozed {
+		t, err := backlog.ParseSnooze(o.Snooze)
+		if err != nil {
+			return &web.Problem{Status: http.StatusBadRequest, Text: "snooze is to say how long: " + err.Error()}
+		}
+		answer.Snooze = t
+	}
+	reasons, err := c.daemon.Resolve(ctx, []backlog.Answer{answer})
 	if err != nil {
 		return problemOf(err)
 	}

@@ -263,7 +263,7 @@ func TestReaderProblems(t *testing.T) {
 		{simulated("${HOME}"), http.StatusBadRequest, ""},
 		{retried(), http.StatusNotFound, "its status is NEW (new)"},
 		{d.Pause(&watch.Pause{}), http.StatusConflict, "no file"},
-		{d.Resolve(t.Context(), "u", "success", ""), http.StatusConflict, "UID"},
+		{d.Resolve(t.Context(), web.Resolution{UID: "u", Outcome: "success"}), http.StatusConflict, "UID"},
 	} {
 		var p *web.Problem
 		if !errors.As(x.err, &p) || p.Status != x.status || !strings.Contains(p.Text, x.text) {

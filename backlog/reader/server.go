@@ -97,6 +97,7 @@ func (s *Server) scraped() metrics.State {
 	}
 	if e := s.engine.Load(); e != nil {
 		state.InFlight = e.InFlight()
+		state.Snoozed = e.Snoozes()
 		state.Concurrency = e.Concurrency
 	}
 	switch {

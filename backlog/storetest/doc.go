@@ -35,7 +35,7 @@
 // A store with several forms of times, such as text and numbers, calls [Run] for one form
 // and [RunTimes] for the others. A harness skips the tables that its store cannot have, for
 // example those with a [Table].Policy. The suite skips the interfaces that a store does not
-// implement (Count, Expire, [backlog.Locker]). In Run each random case makes 40 walks, with
+// implement (Count, Expire, [backlog.Locker], [backlog.Snoozer]). In Run each random case makes 40 walks, with
 // go test -short 10, as in RunTimes.
 //
 // Every case takes 2026-02-10T12:00:00Z for the present. Times are multiples of the harness's

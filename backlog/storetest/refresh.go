@@ -87,6 +87,8 @@ var attempts = []attempt{
 	{what: "last success", target: backlog.RowSuccess, end: func(s *backlog.Memory) { succeeds(s); s.Next = time.Time{} }},
 	{what: "final failure", target: backlog.RowDead, end: dies},
 	{what: "release", target: backlog.RowOther, end: released},
+	{what: "snooze", target: backlog.RowOther, end: func(s *backlog.Memory) { released(s); s.Next = now.Add(3 * time.Hour) }},
+	{what: "snooze of a saved row", user: saved, target: backlog.RowOther, end: func(s *backlog.Memory) { released(s); s.Next = now.Add(3 * time.Hour) }},
 	{what: "text for the customer", target: backlog.RowOther, end: func(s *backlog.Memory) { s.Reason = "half of it is done" }},
 	{what: "success of a saved row", user: saved, target: backlog.RowSuccess, end: succeeds},
 	{what: "success of a row that has failed", failed: true, target: backlog.RowSuccess, end: succeeds},

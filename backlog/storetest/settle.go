@@ -23,7 +23,11 @@ var outcomes = []backlog.Outcome{backlog.Succeeded, backlog.Errored, backlog.Rej
 // engine makes it. It has a text unless it is a success.
 func (f *fixture) settlement(r *backlog.Record, o backlog.Outcome, at time.Time) backlog.Settlement {
 	s := backlog.Settlement{Record: r, Target: o.Target(), At: at}
-	if o == backlog.Succeeded {
+	switch o {
+	case backlog.Succeeded:
+		return s
+	case backlog.Snoozed:
+		s.Until = at.Add(time.Hour)
 		return s
 	}
 	s.Error = fmt.Sprintf("%v of %v: ne marche pas: “été”, 'quoted' \"twice\"", o, r.Key)
@@ -410,4 +414,46 @@ func testCount(f *fixture) {
 	if f.table.NoDate == "skip" {
 		f.wantCounts()
 	}
+}
+
+// testSnooze snoozes the records whose rows keep that, with other outcomes of the same group, while
+// another program changes some of the rows. Nothing else of the rows changes, and no record is
+// pending before its time. An outcome may be settled twice.
+func testSnooze(f *fixture) {
+	f.specimens(120, 8)
+	var group []backlog.Settlement
+	at := now
+	for i, r := range f.pending() {
+		keeps := false
+		alike(f, "KeepsSnooze of "+r.Key.String(), func(s backlog.Snoozer) (bool, error) {
+			keeps = s.KeepsSnooze(&r)
+			return keeps, nil
+		}, func(keeps bool) []string { return []string{fmt.Sprint(keeps)} })
+		o := outcomes[i%len(outcomes)]
+		if keeps && i%5 != 0 {
+			o = backlog.Snoozed
+		}
+		at = at.Add(f.h.Precision())
+		group = append(group, f.settlement(&r, o, at))
+		if i%7 == 0 {
+			f.update(r.Key, func(row *Row) { row.Status = Other })
+		}
+	}
+	f.settle(group...)
+	f.same("a group with snoozes")
+	for _, at := range []time.Time{now, at.Add(30 * time.Minute), now.Add(time.Hour), at.Add(time.Hour - f.h.Precision()), at.Add(time.Hour)} {
+		for _, lane := range bothLanes {
+			q := query(lane)
+			q.Now = at
+			f.wantLane(q)
+		}
+	}
+	var again []backlog.Settlement
+	for _, s := range group {
+		if s.Target == backlog.RowOther {
+			again = append(again, s)
+		}
+	}
+	f.settle(again...)
+	f.same("the same snoozes once more")
 }

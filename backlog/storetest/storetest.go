@@ -21,7 +21,7 @@ type Table struct {
 	TwoFresh  bool   // the AlsoFresh status means fresh too
 	Dead      bool   // the Dead status is configured
 	ErrorKeep bool   // an error leaves the status; there is no Failed one
-	Times     bool   // the times of eligibility and expiry are mapped
+	Times     bool   // the times of eligibility and expiry are mapped; the former keeps snoozes
 	Notes     bool   // the number of attempts and the last error are mapped
 
 	// Policy decides which failed records are due; nil: all are. With a policy
@@ -45,7 +45,7 @@ type Table struct {
 
 // Options returns the options of such a table in memory.
 func (t Table) Options() memory.Options {
-	o := memory.Options{ErrorKeep: t.ErrorKeep, NullDate: t.NoDate, Policy: t.Policy}
+	o := memory.Options{ErrorKeep: t.ErrorKeep, NullDate: t.NoDate, Policy: t.Policy, Eligible: t.Times}
 	if t.Refresh {
 		o.Policy = &backlog.Policy{Refresher: struct{ backlog.Refresher }{}} // the suite plans the starts
 	}
@@ -237,6 +237,7 @@ func allCases() (list []testCase) {
 		testCase{name: "Cursor", run: testCursor},
 		testCase{name: "SettleWithDead", table: Table{NoDate: "oldest", Dead: true, Times: true, Notes: true}, run: testSettle},
 		testCase{name: "Expire", table: Table{TwoFresh: true, Dead: true, Notes: true, Times: true}, run: testExpire},
+		testCase{name: "Snooze", table: Table{Dead: true, Times: true, Notes: true}, run: testSnooze},
 		testCase{name: "RefreshPending", table: refreshTable, run: testRefreshPending},
 		testCase{name: "RefreshAttempts", table: refreshTable, run: attemptsOf(attempts)},
 		testCase{name: "RefreshOverdue", table: refreshTable, run: testOverdue},
@@ -275,7 +276,7 @@ func allCases() (list []testCase) {
 		add(false, testCase{name: fmt.Sprintf("SettleGroupOf%d", n), table: Table{Dead: true, Notes: true}, run: groupOf(n)})
 	}
 	for i, x := range policyTables {
-		add(true, x.with("Settle", testSettle))
+		add(true, x.with("Settle", testSettle), x.with("Snooze", testSnooze), x.with("SnoozeTimes", testSnooze, full))
 		if x.few {
 			add(true, x.with("Walk", testWalk))
 			add(false, x.with("Guard", testGuard), x.with("Twice", testTwice))

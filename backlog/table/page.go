@@ -568,7 +568,7 @@ func (t *Table) Statements() []string {
 		}
 	}
 	list = append(list, t.writer.texts()...)
-	for _, x := range t.writer.targets(time.Time{}) {
+	for _, x := range append(t.writer.targets(time.Time{}), t.snoozeUpdates()...) {
 		list = append(list, x.text)
 	}
 	anyTime := time.Time{}
@@ -584,7 +584,7 @@ func (t *Table) Statements() []string {
 // WrittenColumns returns the quoted columns that passes write.
 func (t *Table) WrittenColumns() []string {
 	clauses := slices.Clone(t.expireSet)
-	for _, x := range t.writer.targets(time.Time{}) {
+	for _, x := range append(t.writer.targets(time.Time{}), t.snoozeUpdates()...) {
 		clauses = append(clauses, x.set...)
 	}
 	return lists.Distinct(lists.Map(clauses, func(a setClause) string { return a.column }))

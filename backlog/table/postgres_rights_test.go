@@ -6,12 +6,16 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"backlog/backlog"
+	"backlog/backlog/inspect"
+	"backlog/backlog/mapping"
 	"backlog/backlog/table"
+	"backlog/backlog/table/doctor"
 	"backlog/internal/testkit"
 )
 
@@ -153,4 +157,56 @@ func TestPostgresSession(t *testing.T) {
 	s.exec("ALTER ROLE " + role + " SET default_transaction_read_only = on")
 	_, err = s.open(s.as(role+":s3cret"), jobs())
 	wantProblem(t, err, "the sessions of the user "+role+" are read only on the PostgreSQL server at ")
+}
+
+// TestPostgresRightToSnooze: a role that may not write the column of table.eligible works on the
+// table, but its snoozes are refused, which check says before. The grants that check prints suffice.
+func TestPostgresRightToSnooze(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', run_at timestamptz); INSERT INTO jobs VALUES (1), (2)")
+	role := s.role()
+	s.exec("GRANT SELECT ON jobs TO "+role, "GRANT UPDATE (status) ON jobs TO "+role)
+	m := jobs()
+	m.Eligible = &mapping.Time{Column: "run_at"}
+	ctx := context.Background()
+	open := func() (*table.Table, []backlog.Settlement) {
+		store, err := s.open(s.as(role+":s3cret"), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := store.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 9, Now: noon, Since: noon.Add(-ages)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group []backlog.Settlement
+		for i := range page.Records {
+			group = append(group, backlog.Settlement{Record: &page.Records[i], Target: backlog.RowOther, At: noon, Until: noon.Add(time.Hour)})
+		}
+		return store, group
+	}
+	store, group := open()
+	group[0].Target = backlog.RowSuccess
+	unsettled, err := store.Settle(ctx, group)
+	if err != nil || len(unsettled) != 1 || unsettled[0].Index != 1 || !strings.Contains(unsettled[0].Err.Error(), "permission denied") {
+		t.Errorf("got %v, %v; want the snooze alone refused", unsettled, err)
+	}
+	var found inspect.Findings
+	doctor.CheckTrial(ctx, &found, doctor.Trial{Table: store, Now: noon}, "")
+	told := slices.ContainsFunc(found, func(f inspect.Finding) bool {
+		return f.OK && f.Warning && strings.HasPrefix(f.Detail, "NEW: if a handler snoozes a record, its outcome is not written: ") && strings.Contains(f.Detail, "permission denied")
+	})
+	if !told {
+		t.Errorf("check does not say so: %+v", found)
+	}
+	for _, grant := range doctor.Grants(store) {
+		s.exec(grant)
+	}
+	store, group = open()
+	unsettled, err = store.Settle(ctx, group)
+	if err != nil || len(group) != 1 || len(unsettled) != 0 {
+		t.Errorf("with the grants: %d records, %v, %v", len(group), unsettled, err)
+	}
+	page, err := store.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 9, Now: noon.Add(time.Hour - time.Second), Since: noon.Add(-ages)})
+	if err != nil || len(page.Records) != 0 {
+		t.Errorf("a second before its time: %v, %v", page.Records, err)
+	}
 }

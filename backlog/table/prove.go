@@ -17,6 +17,7 @@ var statusSettings = map[backlog.RowState]string{
 	backlog.RowSuccess: "statuses.success",
 	backlog.RowError:   "statuses.error",
 	backlog.RowDead:    "statuses.dead",
+	backlog.RowOther:   "a snooze",
 }
 
 // targets implements [writer].

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"backlog/backlog"
-	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 	"backlog/internal/lists"
 )
@@ -169,12 +168,7 @@ func (t *layout) selects(quoted string) bool {
 			return true
 		}
 	}
-	conditions := slices.Clone(t.m.Where)
-	for _, s := range t.m.States() {
-		conditions = append(conditions, s.When...)
-	}
-	isAboutIt := func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) }
-	return slices.ContainsFunc(conditions, isAboutIt)
+	return t.decidesState(quoted)
 }
 
 // A guardList caches the guards of the table.

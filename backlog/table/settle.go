@@ -165,7 +165,8 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 // the state of the outcome and an earlier commit of the outcome has failed: that one succeeded
 // after all.
 func (t *Table) conflict(ctx context.Context, tx *sql.Tx, s *backlog.Settlement) error {
-	if !s.Record.Unsure {
+	isSnooze := s.Target == backlog.RowOther // which leaves the state: nothing shows that it was written
+	if !s.Record.Unsure || isSnooze {
 		return backlog.ErrConflict
 	}
 	conds := t.withKey(s.Record.Key)
@@ -360,6 +361,9 @@ func (t *layout) batchOf(s *backlog.Settlement) batch {
 // setClauses returns what the settlement of the batch writes. It omits the status if the rows
 // have it already.
 func (t *layout) setClauses(b batchKey) []setClause {
+	if b.target == backlog.RowOther {
+		return t.snoozeSet[t.states[b.state].lane]
+	}
 	a := t.updates[b.target]
 	status := a.status
 	if t.hasStatus(b.state, a) {

@@ -80,6 +80,8 @@ type layout struct {
 	attemptsColumn *column     // counts attempts, whatever their outcome; nil: no column does
 	expireSet      []setClause // kills a record; nil: there is no dead status
 	requeueSet     []setClause // makes a record new; nil: the mapping does not say how
+
+	snoozeSet [2][]setClause // keeps a snooze, by the record's lane; nil: no column does
 }
 
 var (
@@ -90,6 +92,7 @@ var (
 	_ backlog.Expirer     = (*Table)(nil)
 	_ backlog.Rehearser   = (*Table)(nil)
 	_ backlog.Verifier    = (*Table)(nil)
+	_ backlog.Snoozer     = (*Table)(nil)
 	_ backlog.Beginner    = (*Table)(nil)
 )
 
@@ -116,7 +119,7 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	r := new(resolver)
 	steps := []func(){
 		r.keyColumns, r.timeColumns, r.handlerColumns, r.fixedFilter,
-		r.countedPolicy, r.states, r.requeueClauses, r.updates, r.deathClauses,
+		r.countedPolicy, r.states, r.requeueClauses, r.updates, r.deathClauses, r.snoozeClauses,
 	}
 	if m.Policy != nil && m.Policy.Refresh != nil {
 		steps = []func(){

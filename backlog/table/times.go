@@ -226,11 +226,12 @@ func (t *layout) writeForm(c *timeColumn) timeform.Form {
 	if f := c.knownForm(); f != nil {
 		return *f
 	}
-	// The times of a policy must be precise, and must be readable: a number in a column of
-	// texts is not.
+	// The times of a policy and of a snooze must be precise, and must be readable: a number in a
+	// column of texts is not.
 	f := cmp.Or(t.formSource, t.inserted).knownForm()
 	isNumberInText := f != nil && f.Numeric() && c.column.Class == db.Textual
-	if f != nil && !(c.policyTime && (f.Coarse() || isNumberInText)) {
+	mustBePrecise := c.policyTime || c == t.eligible
+	if f != nil && !(mustBePrecise && (f.Coarse() || isNumberInText)) {
 		return *f
 	}
 	isNumber := c.column.Class == db.Integer || c.column.Class == db.Real

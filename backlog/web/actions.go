@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type order struct {
 	Reason    string          `json:"reason"`
 	UID       string          `json:"uid"`
 	Outcome   string          `json:"outcome"`
+	Snooze    any             `json:"snooze"`
 	Confirmed bool            `json:"-"` // the second step of a form; the API has no first one
 }
 
@@ -205,14 +207,16 @@ func (v *visit) setPause(what string, p *watch.Pause) (any, error) {
 // resolve gives an attempt its outcome. It is in the API only.
 func (v *visit) resolve() (any, error) {
 	o, err := v.order()
-	valid := o.UID != "" && (o.Outcome == "success" || o.Outcome == "error")
+	valid := o.UID != "" && slices.Contains([]string{"success", "error", "snooze"}, o.Outcome)
 	if err == nil && !valid {
-		err = &Problem{http.StatusBadRequest, "Give uid, and outcome: success or error."}
+		err = &Problem{http.StatusBadRequest, "Give uid, and outcome: success, error or snooze."}
 	}
 	if err != nil {
 		return nil, err
 	}
-	_, err = ask(v, askTimeout, func(ctx context.Context) (any, error) { return nil, v.backlog.Resolve(ctx, o.UID, o.Outcome, o.Reason) })
+	_, err = ask(v, askTimeout, func(ctx context.Context) (any, error) {
+		return nil, v.backlog.Resolve(ctx, Resolution{o.UID, o.Outcome, o.Reason, o.Snooze})
+	})
 	err = v.logAction("resolve", err, "uid", clip(o.UID), "as", o.Outcome)
 	return map[string]any{"uid": o.UID, "outcome": o.Outcome, "applied": true}, err
 }

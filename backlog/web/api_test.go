@@ -78,6 +78,7 @@ func TestAPI(t *testing.T) {
 		{"pause", `{}`, 400, `{"error":"until must be a time`},
 		{"resume", ``, 200, `{"pause":null}`},
 		{"resolve", `{"uid":"a-b","outcome":"success"}`, 200, `{"applied":true,"outcome":"success","uid":"a-b"}`},
+		{"resolve", `{"uid":"a-b","outcome":"snooze","snooze":"2h"}`, 200, `{"applied":true,"outcome":"snooze","uid":"a-b"}`},
 		{"resolve", `{"uid":"a-b","outcome":"reject"}`, 400, `{"error":"Give uid`},
 	} {
 		if w := ask(site, fullToken, "POST", "/api/v1/"+c.path, c.body); w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.want) {

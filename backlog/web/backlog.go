@@ -43,8 +43,14 @@ type Backlog interface {
 	Retry(ctx context.Context, f Filter, expect int) (Retried, error)
 	// Pause begins a pause; nil ends it.
 	Pause(p *watch.Pause) error
-	// Resolve gives an attempt of the policy refresh its outcome, success or error.
-	Resolve(ctx context.Context, uid, outcome, reason string) error
+	// Resolve gives an attempt of the policy refresh its outcome.
+	Resolve(ctx context.Context, r Resolution) error
+}
+
+// A Resolution is an outcome of an attempt: success, error or snooze.
+type Resolution struct {
+	UID, Outcome, Reason string
+	Snooze               any // of a snooze, as [backlog.ParseSnooze] takes it
 }
 
 // The roles of a process.

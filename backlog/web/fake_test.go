@@ -212,8 +212,8 @@ func (f *fake) Pause(p *watch.Pause) error {
 	return f.err
 }
 
-func (f *fake) Resolve(_ context.Context, uid, outcome, reason string) error {
-	f.resolved = append(f.resolved, uid+" "+outcome+" "+reason)
+func (f *fake) Resolve(_ context.Context, r web.Resolution) error {
+	f.resolved = append(f.resolved, r.UID+" "+r.Outcome+" "+r.Reason)
 	return f.err
 }
 

@@ -24,10 +24,12 @@ type Settings struct {
 	// expanded. It is not empty.
 	Command []string `yaml:"exec" command:"./deliver.sh"`
 
-	// Reject and Skip are the exit statuses that mean a rejection and a skip. No status is
-	// in both.
+	// Reject, Skip and Snooze are the exit statuses that mean a rejection, a skip and a snooze.
+	// The last line of the standard output says how long a snooze is. No status is in two of
+	// them.
 	Reject []int `yaml:"reject" want:"an exit status or a list of them" min:"1" max:"255"`
 	Skip   []int `yaml:"skip" want:"an exit status or a list of them" min:"1" max:"255"`
+	Snooze []int `yaml:"snooze" want:"an exit status or a list of them" min:"1" max:"255"` // nil: none
 
 	// Input says what the program reads if the record is a message of a queue: "body", or
 	// "", for the body as it came, "json" for JSON. A row of a table is always JSON.
@@ -55,6 +57,11 @@ func (s *Settings) Check(fail func(field, problem string)) {
 	for _, status := range s.Skip {
 		if slices.Contains(s.Reject, status) {
 			fail("skip", fmt.Sprintf("exit status %d is in reject too; give both, each its own (default: reject 65, skip 75)", status))
+		}
+	}
+	for _, status := range s.Snooze {
+		if slices.Contains(s.Reject, status) || slices.Contains(s.Skip, status) {
+			fail("snooze", fmt.Sprintf("exit status %d is in reject or skip too; give it another, such as 79 (default: reject 65, skip 75)", status))
 		}
 	}
 }
@@ -130,8 +137,10 @@ func (h *Handler) Describe() backlog.Description {
 // than Grace after ctx is done.
 //
 // The exit status decides, even if ctx was done before: 0 is a success, one of Reject a
-// [backlog.Reject], one of Skip an error that wraps [backlog.Skip]. Another status, and death
-// by a signal, is an error. A program that cannot be started is [backlog.Unstarted].
+// [backlog.Reject], one of Skip an error that wraps [backlog.Skip], one of Snooze a
+// [backlog.Snooze] if the last line of the standard output is a time for
+// [backlog.ParseSnooze]. Another status, and death by a signal, is an error. A program that
+// cannot be started is [backlog.Unstarted].
 //
 // The text of an error is the end of the program's standard error, or else of its standard
 // output: valid UTF-8 of at most about 2 KiB. If both are empty it says how the program
@@ -179,7 +188,7 @@ func (h *Handler) Handle(ctx context.Context, r *backlog.Record) error {
 		got = section("standard output", logged(stdout.tail.String())) + section("standard error", logged(stderr.tail.String())) + proc.InWords(cmd.ProcessState)
 		return sent, got
 	})
-	return h.outcome(ctx, cmd.ProcessState, terminated, cmp.Or(stderr.tail.String(), stdout.tail.String()))
+	return h.outcome(ctx, cmd.ProcessState, terminated, written{stdout.tail.String(), stderr.tail.String()})
 }
 
 // input returns what the program reads from its standard input.
@@ -238,13 +247,30 @@ func variables(r *backlog.Record) ([]string, error) {
 	return vars, nil
 }
 
+// written is the end of what a program wrote.
+type written struct{ stdout, stderr string }
+
+// snooze returns the error that stands for a snooze of the program, whose text is given. Without a
+// time in the last line of its standard output it is an error of the attempt.
+func (w *written) snooze(text string, exitErr *exec.ExitError) error {
+	lines := strings.Split(strings.TrimSpace(w.stdout), "\n")
+	last := lines[len(lines)-1]
+	snooze, err := backlog.ParseSnooze(last)
+	if err != nil {
+		what := fmt.Sprintf("%s means snooze, and the last line of the standard output is to say how long: %v", exitErr, err)
+		return backlog.Worded(proc.WithTail(what, w.stderr), exitErr)
+	}
+	return snooze.Snooze(backlog.Worded(text, exitErr))
+}
+
 // outcome returns the error that stands for the program's end, nil for success. terminated
-// says that the program was sent SIGTERM; output is the end of what it wrote.
-func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, terminated bool, output string) error {
+// says that the program was sent SIGTERM.
+func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, terminated bool, w written) error {
 	if state.Success() {
 		return nil
 	}
 	exitErr := &exec.ExitError{ProcessState: state}
+	output := cmp.Or(w.stderr, w.stdout)
 	text := cmp.Or(output, proc.InWords(state))
 	status := state.ExitCode()
 	switch {
@@ -252,6 +278,8 @@ func (h *Handler) outcome(ctx context.Context, state *os.ProcessState, terminate
 		return backlog.Reject(backlog.Worded(text, exitErr))
 	case h.Skip == nil && status == defaultSkip, slices.Contains(h.Skip, status):
 		return backlog.Worded(text, backlog.Skip, exitErr)
+	case slices.Contains(h.Snooze, status):
+		return w.snooze(text, exitErr)
 	case terminated:
 		cause := context.Cause(ctx)
 		return backlog.Worded(proc.WithTail(cause.Error(), output), cause, exitErr)

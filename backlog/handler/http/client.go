@@ -345,9 +345,12 @@ func decompress(encoding string, body []byte) []byte {
 	return text
 }
 
-// outcome returns the error that stands for a response, nil for success.
+// outcome returns the error that stands for a response, nil for success. A snooze comes first.
 func (c *client) outcome(r *backlog.Record, resp *http.Response, text string, now time.Time) error {
 	status := resp.StatusCode
+	if header := resp.Header.Values(snoozeHeader); len(header) > 0 {
+		return c.snooze(header[0], resp, text)
+	}
 	if status == http.StatusAccepted && !contains(c.Success, status) && r.Memory != nil && r.Memory.UID != "" {
 		return backlog.Accepted // the outcome is reported later
 	}
@@ -359,11 +362,29 @@ func (c *client) outcome(r *backlog.Record, resp *http.Response, text string, no
 	case contains(c.reject, status):
 		return backlog.Reject(err)
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		if wait := parseRetryAfter(resp.Header.Get("Retry-After"), now); wait > 0 {
+		wait := parseRetryAfter(resp.Header.Get("Retry-After"), now)
+		switch {
+		case wait <= 0:
+		case c.RetryAfter == "snooze":
+			return backlog.Snooze(wait, err)
+		default:
 			return backlog.RetryAfter(wait, err)
 		}
 	}
 	return err
+}
+
+// snoozeHeader is the header of a response, of any status, that snoozes the record.
+const snoozeHeader = "Backlog-Snooze"
+
+// snooze returns the error that stands for a response with that header. Without a time in it, it is an
+// error of the attempt.
+func (c *client) snooze(header string, resp *http.Response, text string) error {
+	t, err := backlog.ParseSnooze(header)
+	if err != nil {
+		return fmt.Errorf("%s: its header %s is to say how long: %v", c.describe(resp, text), snoozeHeader, err)
+	}
+	return t.Snooze(errors.New(c.describe(resp, text)))
 }
 
 // describe returns the text of the error for a response that is not a success.

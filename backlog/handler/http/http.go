@@ -53,7 +53,10 @@ type Settings struct {
 	CertFile string `yaml:"client_cert,env"` // PEM: the client's certificate; read again when it has changed
 	KeyFile  string `yaml:"client_key,env"`
 
-	MaxPause time.Duration `yaml:"max_pause" min:"1s"` // the longest pause that Retry-After can ask for
+	// RetryAfter says what the header Retry-After of a response 429 or 503 asks for: a pause
+	// of the pass, or that the record is snoozed. "": pause.
+	RetryAfter string        `yaml:"retry_after" words:"pause snooze"`
+	MaxPause   time.Duration `yaml:"max_pause" min:"1s"` // the longest pause that Retry-After can ask for
 }
 
 // NewSettings returns the defaults.

@@ -40,7 +40,7 @@ func TestLinesInsteadOfAnAnswer(t *testing.T) {
 		{"an empty line", `echo`, `the worker wrote what is not one JSON object: ""`},
 		{"no attempt", `echo '{"outcome":"success"}'`, `the worker wrote a reply without attempt_id: "{\"outcome\":\"success\"}"`},
 		{"unknown outcome", `a=x; reply '"outcome":"ok"'`,
-			`the worker wrote a reply whose outcome is none of success, error, reject and skip: "{\"attempt_id\":\"x\",\"outcome\":\"ok\"}"`},
+			`the worker wrote a reply whose outcome is none of success, error, reject, skip and snooze: "{\"attempt_id\":\"x\",\"outcome\":\"ok\"}"`},
 		{"another attempt", `a=x; reply "$success"`,
 			`the worker wrote a reply to an attempt that it does not have, or has answered already: "{\"attempt_id\":\"x\",\"outcome\":\"success\"}"`},
 		{"unprintable", `printf '\033[2J\377\n'`, `the worker wrote what is not one JSON object: "\x1b[2J\xff"`},

@@ -38,6 +38,13 @@ func TestParseReply(t *testing.T) {
 		{line: `{"attempt_id":"a","outcome":"error","error":"busy","retry_after":1e300}`,
 			err: backlog.RetryAfter(math.MaxInt64/2+1, errors.New("busy"))},
 
+		{line: `{"attempt_id":"a","outcome":"snooze","snooze":"2h"}`, err: backlog.Snooze(2*time.Hour, nil)},
+		{line: `{"attempt_id":"a","outcome":"snooze","snooze":90.5,"error":"closed"}`, err: backlog.Snooze(90500*time.Millisecond, errors.New("closed"))},
+		{line: `{"attempt_id":"a","outcome":"snooze","snooze":0}`, err: backlog.Snooze(0, nil)},
+		{line: `{"attempt_id":"a","outcome":"snooze"}`, err: errors.New("the worker said snooze, and its field snooze is to say how long: it says no time; write seconds, a duration such as 90m or 3d, or a time such as 2027-01-31T08:00:00Z")},
+		{line: `{"attempt_id":"a","outcome":"snooze","snooze":["2h"]}`, err: errors.New("the worker said snooze, and its field snooze is to say how long: it says no time; write seconds, a duration such as 90m or 3d, or a time such as 2027-01-31T08:00:00Z")},
+		{line: `{"attempt_id":"a","outcome":"success","snooze":"2h"}`},
+
 		// Names are exact.
 		{line: `{"attempt_id":"a","outcome":"error","Outcome":"success"}`, err: errors.New("the worker said error, without a text")},
 		{line: `{"ATTEMPT_ID":"b","attempt_id":"a","outcome":"success","Error":{"code":3},"Retry_After":[-1,"x"]}`},
@@ -58,8 +65,8 @@ func TestParseReply(t *testing.T) {
 		{line: `{"outcome":"success"}`, bad: "a reply without attempt_id"},
 		{line: `{"attempt_id":"","outcome":"success"}`, bad: "a reply without attempt_id"},
 		{line: `{"attempt_id":7,"outcome":"success"}`, bad: "a reply whose attempt_id is no text"},
-		{line: `{"attempt_id":"a"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
-		{line: `{"attempt_id":"a","outcome":"Success"}`, bad: "a reply whose outcome is none of success, error, reject and skip"},
+		{line: `{"attempt_id":"a"}`, bad: "a reply whose outcome is none of success, error, reject, skip and snooze"},
+		{line: `{"attempt_id":"a","outcome":"Success"}`, bad: "a reply whose outcome is none of success, error, reject, skip and snooze"},
 		{line: `{"attempt_id":"a","outcome":"error","error":{"code":3}}`, bad: "a reply whose error is no text"},
 		{line: `{"attempt_id":"a","outcome":"error","retry_after":-1}`, bad: "a reply whose retry_after is no number of seconds"},
 		{line: `{"attempt_id":"a","outcome":"error","retry_after":"1m"}`, bad: "a reply whose retry_after is no number of seconds"},
@@ -84,7 +91,7 @@ func TestParseReply(t *testing.T) {
 	}
 }
 
-// Whatever a worker writes, it is a reply with one of the four outcomes or it is
+// Whatever a worker writes, it is a reply with one of the five outcomes or it is
 // refused with a reason.
 func FuzzParseReply(f *testing.F) {
 	for _, s := range []string{

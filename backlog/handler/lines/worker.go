@@ -328,8 +328,10 @@ func parseReply(line []byte) (attempt string, outcome, problem error) {
 		outcome = backlog.Skip
 	case word == "skip":
 		outcome = backlog.Worded(text, backlog.Skip)
+	case word == "snooze":
+		outcome = snooze(fields["snooze"], outcome)
 	case word != "error":
-		return "", nil, errors.New("a reply whose outcome is none of success, error, reject and skip")
+		return "", nil, errors.New("a reply whose outcome is none of success, error, reject, skip and snooze")
 	case text == "":
 		outcome = errors.New("the worker said error, without a text")
 	}
@@ -337,6 +339,16 @@ func parseReply(line []byte) (attempt string, outcome, problem error) {
 		outcome = backlog.RetryAfter(time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2)), outcome)
 	}
 	return attempt, outcome, nil
+}
+
+// snooze returns the error that stands for a snooze with the value; why may be nil. Without a time
+// it is an error of the attempt.
+func snooze(value any, why error) error {
+	t, err := backlog.ParseSnooze(value)
+	if err != nil {
+		return fmt.Errorf("the worker said snooze, and its field snooze is to say how long: %v", err)
+	}
+	return t.Snooze(why)
 }
 
 // request returns the line by which a worker is given r: a JSON object and a newline. The

@@ -408,6 +408,7 @@ func (h *Handler) logDropped(ctx context.Context, answers []backlog.Answer, reas
 // outcomes are the values of an answer's type.
 var outcomes = map[string]backlog.Outcome{
 	"success": backlog.Succeeded, "failure": backlog.Errored, "reject": backlog.Rejected, "user_friendly_status": backlog.Skipped,
+	"snooze": backlog.Snoozed,
 }
 
 // parseAnswers returns the answers in the items, and the items that are not answers.
@@ -441,6 +442,11 @@ func (h *Handler) parseAnswer(item string) (a backlog.Answer, ok bool) {
 	if a.Outcome == backlog.Skipped {
 		text = fields["message"]
 		ok = ok && text != nil
+	}
+	if a.Outcome == backlog.Snoozed {
+		t, err := backlog.ParseSnooze(fields["snooze"])
+		a.Snooze = t
+		ok = ok && err == nil
 	}
 	if text != nil {
 		s, isString := text.(string)

@@ -185,16 +185,19 @@ func TestRedisCollects(t *testing.T) {
 		`{"request_attempt_uid":"c","type":"failure","error":null}`,
 		`{"request_attempt_uid":"a","type":"success"}`,
 		`{"request_attempt_uid":"d","type":"reject","error":"Provided URL is invalid"}`,
+		`{"request_attempt_uid":"e","type":"snooze","snooze":"2h","error":"closed"}`,
+		`{"request_attempt_uid":"f","type":"snooze","snooze":90}`,
 	}
 	bad := []string{
 		"", "null", "[]", `"a"`, "{", `{"request_attempt_uid":"b","type":"success"} x`, `{"type":"success"}`, `{"request_attempt_uid":"b"}`,
 		`{"request_attempt_uid":"b","type":"done"}`, `{"request_attempt_uid":7,"type":"success"}`, `{"request_attempt_uid":"","type":"success"}`,
 		`{"request_attempt_uid":"b\u0000","type":"success"}`, `{"request_attempt_uid":"b","type":"failure","error":7}`,
 		`{"request_attempt_uid":"b","type":"user_friendly_status"}`, `{"request_attempt_uid":"b","type":"user_friendly_status","message":["x"]}`, "\xff\xfe",
+		`{"request_attempt_uid":"b","type":"snooze"}`, `{"request_attempt_uid":"b","type":"snooze","snooze":"soon"}`,
 	}
 	items := append(append([]string{}, bad...), good...)
 	l.push(t, l.handler.Output, items)
-	to := &told{running: map[string]bool{"a": true, "b": true, "c": true, "d": true}}
+	to := &told{running: map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": true, "f": true}}
 	if err := l.handler.Collect(t.Context(), to.tell); err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +205,7 @@ func TestRedisCollects(t *testing.T) {
 	want := []backlog.Answer{
 		{UID: "a", Outcome: backlog.Skipped, Text: "half \uFFFDway"}, {UID: "a", Outcome: backlog.Skipped, Text: "nearly"}, {UID: "a", Outcome: backlog.Succeeded},
 		{UID: "b", Outcome: backlog.Errored, Text: "no such host"}, {UID: "c", Outcome: backlog.Errored}, {UID: "d", Outcome: backlog.Rejected, Text: "Provided URL is invalid"},
+		{UID: "e", Outcome: backlog.Snoozed, Text: "closed", Snooze: backlog.SnoozeTime{For: 2 * time.Hour}}, {UID: "f", Outcome: backlog.Snoozed, Snooze: backlog.SnoozeTime{For: 90 * time.Second}},
 	}
 	if !reflect.DeepEqual(to.answers, want) {
 		t.Errorf("told %+v, want %+v", to.answers, want)

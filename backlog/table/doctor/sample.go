@@ -18,7 +18,8 @@ type Sample struct {
 	Outcome    string        `json:"outcome"`
 	Error      string        `json:"error"` // of the handler
 	Duration   float64       `json:"duration_seconds"`
-	PauseUntil inspect.Stamp `json:"pause_until"` // zero: the handler does not ask for a pause
+	PauseUntil inspect.Stamp `json:"pause_until"`            // zero: the handler does not ask for a pause
+	Snoozed    inspect.Stamp `json:"snoozed_until,omitzero"` // zero: the handler does not snooze it
 	Transcript string        `json:"transcript"`
 }
 
@@ -33,6 +34,7 @@ func (s *Sample) Attempt(ctx context.Context, e *backlog.Engine, one backlog.Sto
 		switch ev.Kind {
 		case backlog.AttemptEnded:
 			s.Outcome = ev.Outcome.String()
+			s.Snoozed = inspect.Stamp(ev.Until)
 			if ev.Err != nil {
 				s.Error = ev.Err.Error()
 			}

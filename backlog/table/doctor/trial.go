@@ -38,6 +38,7 @@ type stateTrial struct {
 	untried   string // why a row was not tried
 	accepted  string // the row for which the database accepts the write; "": none
 	uncertain error  // why the write may still fail: that depends on what the handler writes
+	snooze    error  // why that row does not keep a snooze
 	refused   []string
 	lastError error // by which the last of the refused rows was refused
 	everyRow  error // an error that seems to apply to all rows
@@ -108,6 +109,7 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 		if err == nil || reach == backlog.HandlerDecides {
 			s.accepted = row
 			s.uncertain = err
+			s.snooze = x.trySnooze(ctx, &rows[i])
 			return false
 		}
 		if errors.Is(err, backlog.ErrLocked) || errors.Is(err, backlog.ErrConflict) || errors.Is(err, backlog.ErrUnavailable) {
@@ -127,9 +129,21 @@ func (x *Trial) try(ctx context.Context, s *stateTrial, rows []backlog.Record) (
 	return true
 }
 
-// report adds the problems of the state, and reports whether there are any.
+// trySnooze tries to snooze a record whose row the table can keep that in.
+func (x *Trial) trySnooze(ctx context.Context, r *backlog.Record) error {
+	if !x.Table.KeepsSnooze(r) {
+		return nil
+	}
+	return x.Table.Try(ctx, backlog.Settlement{Record: r, Target: backlog.RowOther, At: x.Now, Until: x.Now.Add(time.Hour)})
+}
+
+// report adds the problems of the state, and reports whether there are any that concern every pass. A
+// snooze that is refused concerns only handlers that snooze.
 func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	shown := inspect.Shown(s.state)
+	if s.snooze != nil {
+		warn(l, s.snooze, shown+": if a handler snoozes a record, its outcome is not written: ")
+	}
 	if s.uncertain != nil {
 		warn(l, s.uncertain, shown+": ")
 	}

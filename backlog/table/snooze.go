@@ -1,0 +1,61 @@
+package table
+
+import (
+	"slices"
+	"strings"
+
+	"backlog/backlog"
+	"backlog/backlog/mapping"
+)
+
+// KeepsSnooze implements [backlog.Snoozer]. A row keeps a snooze in the column of table.eligible, or
+// else, if the record has failed, in the one of the next attempt under a planned policy.
+func (t *layout) KeepsSnooze(r *backlog.Record) bool { return len(t.snoozeSet[r.Lane]) > 0 }
+
+// snoozeClauses resolves what a snooze writes in each lane.
+func (r *resolver) snoozeClauses() {
+	t := r.t
+	c := t.eligible
+	if c != nil && r.takesSnooze(c) {
+		for lane := range t.snoozeSet {
+			t.snoozeSet[lane] = r.snoozeSet(c)
+		}
+	} else if t.policy.next != nil {
+		t.snoozeSet[backlog.Failed] = r.snoozeSet(t.policy.next)
+	}
+}
+
+// takesSnooze reports whether a snooze may be written to the column of table.eligible. It must not
+// decide which row it is, or in which state.
+func (r *resolver) takesSnooze(c *timeColumn) bool {
+	t := r.t
+	return !c.column.Generated && !slices.Contains(t.key, c.quoted) && !t.decidesState(c.quoted)
+}
+
+// decidesState reports whether the quoted column is in a condition of the mapping.
+func (t *layout) decidesState(quoted string) bool {
+	conditions := slices.Clone(t.m.Where)
+	for _, s := range t.m.States() {
+		conditions = append(conditions, s.When...)
+	}
+	isAboutIt := func(c mapping.Condition) bool { return strings.EqualFold(t.text.Quote(c.Column), quoted) }
+	return slices.ContainsFunc(conditions, isAboutIt)
+}
+
+// snoozeSet returns what a snooze writes that the time column keeps.
+func (r *resolver) snoozeSet(c *timeColumn) []setClause {
+	until := func(s *backlog.Settlement) any { return r.t.writeForm(c).Exact(s.Until) }
+	set := []setClause{{column: c.quoted, valueOf: until}}
+	return onceEach(append(set, r.otherClauses(false)...))
+}
+
+// snoozeUpdates returns an update for each state whose records' snoozes rows keep, without a row.
+func (t *layout) snoozeUpdates() (list []batchUpdate) {
+	for i, state := range t.states {
+		r := &backlog.Record{Origin: i, Lane: state.lane}
+		if t.KeepsSnooze(r) {
+			list = append(list, t.rowUpdate(&backlog.Settlement{Record: r, Target: backlog.RowOther}))
+		}
+	}
+	return list
+}
