@@ -204,9 +204,9 @@ func (p *Policy) End(m *Memory, end End) (next *Memory, last bool) {
 	return next, rejected || givenUp
 }
 
-// snooze returns what the row remembers after a Snoozed attempt under a policy with deadlines: that
-// of a Skipped one, with the next start when the snooze is over. A row that was saved during the
-// attempt keeps the start that was saved.
+// snooze returns what the row remembers after a Snoozed attempt under a policy with deadlines: the
+// same as after a Skipped one, with the next start when the snooze is over. A row that was saved
+// during the attempt keeps the start that was saved.
 func (p *Policy) snooze(m Memory, end End) Memory {
 	before := end.Before
 	if before == nil { // the start of the attempt was counted

@@ -57,8 +57,8 @@ func (p *programs) reapOther(pid int) {
 // errno, code and the padding of 64-bit systems. [unix.Siginfo] does not export it.
 const pidInSiginfo = 2 + strconv.IntSize/32
 
-// endedChild returns a child of this process that has ended and is not reaped, 0 if there is
-// none. It reaps nothing.
+// endedChild returns a child of this process that has ended and is not reaped, 0 without one. It
+// reaps nothing.
 func endedChild() int {
 	var info [unsafe.Sizeof(unix.Siginfo{}) / 4]int32
 	err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -59,7 +59,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 	return file, nil
 }
 
-// permissions returns those of the database file, as SQLite gives them to its journal. An account that can read a
+// permissions returns the permissions of the database file, as SQLite gives them to its journal. An account that can read a
 // lock file can hold the lock, so the file is not for more accounts than the database is.
 func (s *server) permissions() fs.FileMode {
 	info, err := os.Stat(s.path)
