@@ -18,7 +18,7 @@ import (
 // write down what happened, and package internal/history judges that.
 //
 // BACKLOG_KILLS is how often it strikes: `make kills N=10000`. BACKLOG_KILLS_SEED repeats a run,
-// and BACKLOG_KILLS_PLAN one plan of it.
+// and BACKLOG_KILLS_PLAN one plan of it. BACKLOG_KILLS_SHAPE=apart draws only plans of that shape.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	sweepKills(t)
@@ -127,6 +127,15 @@ func drawKills(t *testing.T, seed uint64, strikes int) (plans []*killsPlan) {
 	t.Helper()
 	shapes := []*killsShape{plainKills, fastKills, plainKills, handoverKills, plainKills, plainKills, frozenKills}
 	programs := killsPrograms(t)
+	if name := os.Getenv("BACKLOG_KILLS_SHAPE"); name != "" {
+		all := append(shapes, apartKills)
+		i := slices.IndexFunc(all, func(s *killsShape) bool { return s.name == name })
+		if i < 0 {
+			t.Fatalf("there is no shape %q", name)
+		}
+		shapes = all[i : i+1]
+		programs = slices.DeleteFunc(programs, func(p killsProgram) bool { return shapes[0].servers && p.kind == onSQLite })
+	}
 	for n := 0; strikes > 0; n++ {
 		program := programs[n%len(programs)]
 		p := &killsPlan{
@@ -136,7 +145,7 @@ func drawKills(t *testing.T, seed uint64, strikes int) (plans []*killsPlan) {
 		if len(programs)%3 == 0 { // policies would always meet the same database
 			p.policy = &killsPolicies[(n+n/len(killsPolicies))%len(killsPolicies)]
 		}
-		if p.shape == frozenKills && n/len(shapes)%2 == 1 {
+		if p.shape == frozenKills && len(shapes) > 1 && n/len(shapes)%2 == 1 {
 			p.shape = apartKills
 		}
 		if p.shape.servers && p.kind == onSQLite {

@@ -63,6 +63,10 @@ func FuzzMySQLURL(f *testing.F) {
 		if len(password) < 4 || strings.Contains(rest, password) || strings.Contains("mysql://", password) {
 			return
 		}
+		without, err := url.Parse("mysql://" + rest)
+		if err == nil && strings.Contains(without.String(), password) { // as 2000 is in the %2000 of " 00"
+			return
+		}
 		given := "mysql://me:" + password + "@" + rest
 		shown := db.RedactURL(given, dialects...)
 		if strings.Contains(shown, password) || strings.Contains(shown, "me") && !strings.Contains(rest, "me") {
