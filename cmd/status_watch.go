@@ -128,11 +128,15 @@ func (s *statusScreen) draw() {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
+		// After a line that is as wide as the terminal, the cursor is on its last character, and would clear that.
+		if i < len(lines)-1 {
+			b.WriteString(clearLine)
+		} else {
+			b.WriteString(clearBelow)
+		}
 		characters := []rune(line)
 		b.WriteString(string(characters[:min(width, len(characters))]))
-		b.WriteString(clearLine)
 	}
-	b.WriteString(clearBelow)
 	io.WriteString(s.out, b.String())
 }
 

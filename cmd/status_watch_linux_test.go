@@ -107,7 +107,7 @@ func TestStatusWatchGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cmd.Process.Signal(syscall.SIGWINCH) // the terminal is not the one that controls it
-	w.sees(at, "q ends it; e\x1b[K\r\n\x1b[K\r\n… ")
+	w.sees(at, "\x1b[H\x1b[Kq ends it; e\r\n\x1b[K\r\n\x1b[J… ")
 	w.person.WriteString("q")
 	if err := w.cmd.Wait(); err != nil {
 		t.Error(err)
