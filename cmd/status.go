@@ -31,7 +31,7 @@ func newStatus(g *globalOptions) *cobra.Command {
 			}
 			out, isTerminal := terminalOf(g.out)
 			in, isFile := c.InOrStdin().(*os.File)
-			if o.Watch && isTerminal && isFile {
+			if o.Watch && isTerminal && isFile && os.Getenv("TERM") != "dumb" {
 				return watchScreen(c.Context(), in, out, func(ctx context.Context) reading { return readStatus(ctx, o, *g) })
 			}
 			return showStatus(c.Context(), o, g)

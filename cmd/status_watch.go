@@ -50,6 +50,9 @@ func watchScreen(ctx context.Context, in, out *os.File, read func(context.Contex
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
 	var keys <-chan byte
 	if before, err := term.MakeRaw(int(in.Fd())); err == nil { // without keys only a signal ends it
 		defer term.Restore(int(in.Fd()), before)
@@ -75,6 +78,9 @@ func watchScreen(ctx context.Context, in, out *os.File, read func(context.Contex
 			s.take(r)
 			next = time.After(watchEvery)
 		case <-resized:
+		case <-continued: // a shell has had the terminal since
+			term.MakeRaw(int(in.Fd()))
+			io.WriteString(out, enterScreen)
 		}
 		s.draw()
 	}
@@ -128,11 +134,15 @@ func (s *statusScreen) draw() {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
+		// After a line that is as wide as the terminal, the cursor is on its last character, and would clear that.
+		if i < len(lines)-1 {
+			b.WriteString(clearLine)
+		} else {
+			b.WriteString(clearBelow)
+		}
 		characters := []rune(line)
 		b.WriteString(string(characters[:min(width, len(characters))]))
-		b.WriteString(clearLine)
 	}
-	b.WriteString(clearBelow)
 	io.WriteString(s.out, b.String())
 }
 

@@ -22,9 +22,10 @@ type watchedStatus struct {
 }
 
 // watchStatus starts `status --watch` on a terminal.
-func watchStatus(t *testing.T, s *shop) *watchedStatus {
+func watchStatus(t *testing.T, s *shop, env ...string) *watchedStatus {
 	t.Helper()
 	w := &watchedStatus{T: t, cmd: s.command("status", "--watch")}
+	w.cmd.Env = append(w.cmd.Environ(), env...)
 	w.person, w.terminal, w.screen = openTerminalAndKeys(t)
 	w.cmd.Stdin = w.terminal
 	w.cmd.Stdout = w.terminal
@@ -107,9 +108,55 @@ func TestStatusWatchGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cmd.Process.Signal(syscall.SIGWINCH) // the terminal is not the one that controls it
-	w.sees(at, "q ends it; e\x1b[K\r\n\x1b[K\r\n… ")
+	w.sees(at, "\x1b[H\x1b[Kq ends it; e\r\n\x1b[K\r\n\x1b[J… ")
 	w.person.WriteString("q")
 	if err := w.cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// After kill -STOP and fg, it has the terminal as before.
+func TestStatusWatchContinues(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, map[string]string{"schedule.yaml": "state: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
+	s.mustRun("init", "--create-table")
+	w := watchStatus(t, s)
+	before := termios(t, w.terminal)
+	w.sees(0, "NEXT PASS")
+	w.cmd.Process.Signal(syscall.SIGSTOP)
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(w.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("it does not stop: %v", err)
+	}
+	if err := unix.IoctlSetTermios(int(w.terminal.Fd()), unix.TCSETS, before); err != nil { // as a shell does
+		t.Fatal(err)
+	}
+	at := len(w.screen.String())
+	w.cmd.Process.Signal(syscall.SIGCONT)
+	w.sees(at, "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H")
+	if termios(t, w.terminal).Lflag&unix.ICANON != 0 {
+		t.Error("the keys wait for the end of the line")
+	}
+	w.person.WriteString("q")
+	if err := w.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if after := termios(t, w.terminal); !reflect.DeepEqual(after, before) {
+		t.Errorf("the terminal is %+v, and was %+v", after, before)
+	}
+}
+
+// A terminal that knows no escape sequences gets the status once.
+func TestStatusWatchDumb(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, map[string]string{"schedule.yaml": "state: none\ntiers: [{max_age: 1d, every: 1h}]\n"})
+	s.mustRun("init", "--create-table")
+	w := watchStatus(t, s, "TERM=dumb")
+	if err := w.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	w.sees(0, "NEXT PASS")
+	if shown := w.screen.String(); strings.Contains(shown, "\x1b") {
+		t.Errorf("it has escape sequences: %q", shown)
 	}
 }

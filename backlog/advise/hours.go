@@ -60,11 +60,28 @@ type Hours struct {
 
 	table string
 	sums  map[time.Time]*Hour
+	ended outageEnds
+}
+
+// outageEnds are when outages were over, by when they began.
+type outageEnds map[time.Time]time.Time
+
+// unseen returns the part of an outage that is not known yet: each process that was in it keeps when it has seen its
+// end.
+func (e outageEnds) unseen(o Interval) Interval {
+	since := o.Since.UTC()
+	if seen, ok := e[since]; ok && seen.After(o.Since) {
+		o.Since = seen
+	}
+	if o.Ended.After(e[since]) {
+		e[since] = o.Ended
+	}
+	return o
 }
 
 // NewHours returns the hours of a table from a time on. Lines without a table are of this one.
 func NewHours(table string, from time.Time) *Hours {
-	return &Hours{From: hourOf(from), table: table, sums: make(map[time.Time]*Hour)}
+	return &Hours{From: hourOf(from), table: table, sums: make(map[time.Time]*Hour), ended: make(outageEnds)}
 }
 
 func hourOf(at time.Time) time.Time { return at.UTC().Truncate(time.Hour) }
@@ -81,7 +98,7 @@ func (h *Hours) Add(line []byte) {
 func (h *Hours) add(l *passLine) {
 	switch {
 	case l.PastOutage != nil:
-		for start, seconds := range h.spread(*l.PastOutage) {
+		for start, seconds := range h.spread(h.ended.unseen(*l.PastOutage)) {
 			h.at(start).addOutage(seconds)
 		}
 	case l.Day != "" || l.Started.Before(h.From):
@@ -169,8 +186,9 @@ func (h *Hours) With(outages []Interval) []Hour {
 		list[start] = *hour
 	}
 	elsewhere := make(map[time.Time]float64)
+	ended := make(outageEnds)
 	for _, o := range outages {
-		for start, seconds := range h.spread(o) {
+		for start, seconds := range h.spread(ended.unseen(o)) {
 			elsewhere[start] += seconds
 		}
 	}

@@ -105,3 +105,23 @@ func TestHoursWithOutages(t *testing.T) {
 		t.Errorf("%v, want %v", seconds, want)
 	}
 }
+
+// An outage whose end two processes have seen, one after the other, counts once.
+func TestHoursOfAnOutageSeenTwice(t *testing.T) {
+	const (
+		early = `{"table":"B","outage":{"since":"2026-01-05T10:30:00Z","ended":"2026-01-05T10:40:00Z"}}` + "\n"
+		late  = `{"table":"B","outage":{"since":"2026-01-05T10:30:00Z","ended":"2026-01-05T11:05:00Z"}}` + "\n"
+	)
+	for _, file := range []string{early + late, late + early, early + early + late} {
+		list := hoursOf(t, file)
+		if len(list) != 2 || list[0].Outage != 1800 || list[1].Outage != 300 {
+			t.Errorf("%s: %v, want 1800 s and 300 s", file, list)
+		}
+	}
+	at := func(minute int) time.Time { return time.Date(2026, 1, 5, 10, minute, 0, 0, time.UTC) }
+	h := advise.NewHours("B", at(0))
+	list := h.With([]advise.Interval{{Since: at(30), Ended: at(40)}, {Since: at(30), Ended: at(45)}})
+	if len(list) != 1 || list[0].Outage != 900 {
+		t.Errorf("of the state file: %v, want 900 s", list)
+	}
+}

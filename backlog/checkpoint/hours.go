@@ -46,7 +46,7 @@ func (f *File) readHours(now time.Time) {
 	c := &f.hours
 	from := now.Add(-advise.KeptHours)
 	isOld := c.sums == nil || from.Sub(c.sums.From) > rereadAfter
-	if isOld {
+	if isOld || from.Before(c.sums.From) { // or the clock was set back
 		c.reset(f.Table, from)
 	}
 	if f.Path == "" {

@@ -107,3 +107,13 @@ func TestTimelineIsCut(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("cut at %d, then one added", cut), lastHours(t, f, noon, 1)[0], want)
 	}
 }
+
+// A process that has begun under a clock that was ahead sees all hours once the clock is right.
+func TestTimelineAfterClockSetBack(t *testing.T) {
+	f := &checkpoint.File{Path: filepath.Join(t.TempDir(), "state.json"), Table: "t-1"}
+	if err := f.AddPass(startedPass("t-1", noon, 2)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "a year ahead", lastHours(t, f, noon.AddDate(1, 0, 0), 1)[0], "nothing")
+	testkit.Equal(t, "set back", lastHours(t, f, noon, 1)[0], "1 2 - 0")
+}

@@ -89,10 +89,13 @@ func (r *Reader) probe(ctx context.Context, v *View, now time.Time, count bool) 
 	return err
 }
 
-// keepCount keeps a count of the records in the state folder, unless the hour has one. A folder that cannot be written
-// is logged when passes are kept.
+// keepCount keeps a count of the records in the state folder, unless the hour has one. It logs a failure, which is
+// not returned again when passes are kept.
 func (r *Reader) keepCount(status *inspect.Status, now time.Time) {
-	_ = r.State.AddCount(now, advise.Counted{Pending: status.Pending, Failed: status.Failed()})
+	err := r.State.AddCount(now, advise.Counted{Pending: status.Pending, Failed: status.Failed()})
+	if err != nil {
+		r.Log.Warn("the state file cannot be used, a restart may not know what was missed", "error", err)
+	}
 }
 
 // KeepCounts counts the records of a leading daemon once an hour, until ctx is done. It is for a process that serves

@@ -1,9 +1,13 @@
 package reader
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,4 +61,25 @@ func TestCountsAreKept(t *testing.T) {
 		t.Error("a count that fails is no error")
 	}
 	testkit.Equal(t, "after a failed count", kept(), "none this hour")
+}
+
+// A state folder that cannot be written is logged, also if a count is the first to find it so.
+func TestCountThatCannotBeKept(t *testing.T) {
+	r, file := readerOf(t, twoTiers, row(1, "NEW", time.Minute, ""))
+	folder := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.State = &checkpoint.File{Path: filepath.Join(folder, "state.json"), Table: "t"}
+	var log bytes.Buffer
+	r.Log = slog.New(slog.NewTextHandler(&log, nil))
+	r.SetDaemon(daemonOf(t, r, file), true)
+	for range 2 {
+		if err := r.countForHour(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "the count cannot be kept"); n != 1 {
+		t.Errorf("logged %d times, want once: %s", n, log.String())
+	}
 }

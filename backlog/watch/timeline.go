@@ -51,8 +51,7 @@ func NewTimeline(hours []advise.Hour, now time.Time, zone *time.Location) *Timel
 	year, month, today := now.In(zone).Date()
 	for i := range timelineDays {
 		day := today + i - timelineDays + 1
-		start := time.Date(year, month, day, 0, 0, 0, 0, zone)
-		t.Days = append(t.Days, newSpan(start, time.Date(year, month, day+1, 0, 0, 0, 0, zone)))
+		t.Days = append(t.Days, newSpan(startOfDay(year, month, day, zone), startOfDay(year, month, day+1, zone)))
 	}
 	for _, h := range hours {
 		if h.Start.After(now) {
@@ -62,6 +61,15 @@ func NewTimeline(hours []advise.Hour, now time.Time, zone *time.Location) *Timel
 		addHour(t.Days, h)
 	}
 	return t
+}
+
+// startOfDay returns when a day of a zone starts. Where clocks are put forward at midnight, that is then.
+func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
+	start := time.Date(year, month, day, 0, 0, 0, 0, zone)
+	if start.Hour() > 12 { // there is no midnight, and this is the evening before
+		_, start = start.ZoneBounds()
+	}
+	return start
 }
 
 func newSpan(start, end time.Time) Span {

@@ -39,3 +39,23 @@ func TestTimelineOfZone(t *testing.T) {
 	testkit.Equal(t, "passes of the hour at 22:00", timeline.Hours[12].Passes, 1)
 	testkit.Equal(t, "since", timeline.Since, time.Date(2026, 3, 28, 22, 0, 0, 0, time.UTC))
 }
+
+// A day whose midnight is skipped starts when clocks are put forward, not on the evening before.
+func TestTimelineWithoutMidnight(t *testing.T) {
+	for name, at := range map[string]string{"America/Havana": "2026-03-08T05:00:00Z", "Africa/Cairo": "2026-04-23T22:00:00Z"} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hours := advise.NewHours("t", start.AddDate(0, 0, -1))
+		hours.Add([]byte(`{"table":"t","hour":"` + start.Add(-time.Hour).Format(time.RFC3339) + `","passes":1}`))
+		days := watch.NewTimeline(hours.List(), start.Add(time.Hour), zone).Days
+		testkit.Equal(t, name, days[29].Start.String(), inspect.Stamp(start).String())
+		testkit.Equal(t, name+": length of the day before", days[28].Length, 86400.0)
+		testkit.Equal(t, name+": passes before that", days[28].Passes, 1)
+	}
+}
