@@ -129,6 +129,14 @@ func TestHTTPRequest(t *testing.T) {
 			header: with("Backlog-Tier", "100%25 Jahre%0Af%C3%BCr alle", "Backlog-Attempt-Id", "-"),
 		},
 		{
+			name: "traced", path: "/", method: "POST", uri: "/", body: body,
+			h: &handler.Handler{
+				Settings: handler.Settings{Headers: map[string]string{"traceparent": "00-of-another", "tracestate": "vendor=1"}},
+			},
+			change: func(r *backlog.Record) { r.Traceparent = backlog.Traceparent("a-1", true) },
+			header: with("Traceparent", backlog.Traceparent("a-1", true), "Tracestate", "-"),
+		},
+		{
 			name: "dead", path: "/", method: "POST", uri: "/", body: body,
 			change: func(r *backlog.Record) { r.Reason, r.Error = backlog.ReasonRetries, "503: down\r\nX-Evil: yes" },
 			header: with("Webhook-Id", "orders/7~dead", "Idempotency-Key", "orders/7~dead",

@@ -61,6 +61,7 @@ func (c *client) header(r *backlog.Record, keys [][]byte, body []byte, now time.
 		case "id", "status", "inserted": // these are columns, which the body may have
 			continue
 		case "traceparent": // which tracers look for by this name
+			delete(h, "Tracestate") // of another trace
 		case "deadline":
 			name = "backlog-attempt-deadline"
 		default:
