@@ -91,6 +91,7 @@ func snoozeTime(text string) (t SnoozeTime, ok bool) {
 type snoozes struct {
 	until     *lru.Cache[uint64, time.Time]
 	forgotten atomic.Bool // one was, before it was over
+	refused   atomic.Bool // a row that should have kept one did not
 }
 
 func newSnoozes() *snoozes {
@@ -125,6 +126,21 @@ func (e *Engine) snooze(tier string, hash uint64, until time.Time) {
 	if e.queue == nil && e.snoozed.add(hash, until, e.Now()) {
 		e.emit(Event{Kind: SnoozesForgotten, Tier: tier, N: maxRemembered, Err: fmt.Errorf("more than %d records are snoozed in memory: %w", maxRemembered, errForgotten)})
 	}
+}
+
+// keepRefused keeps in memory a snooze that the database does not take, as where no row keeps it. The
+// record itself can be settled, so that it is no reason to leave it alone, or to end the pass.
+func (e *Engine) keepRefused(x *ending) {
+	isSnooze := x.outcome == Snoozed && !x.Until.IsZero()
+	if !isSnooze || e.queue != nil || x.kind() != Refused {
+		return
+	}
+	if e.snoozed.refused.CompareAndSwap(false, true) {
+		e.emit(Event{Kind: SnoozeRefused, At: x.At, Tier: x.tier, Record: x.Record, Outcome: x.outcome, Err: x.reason})
+	}
+	x.Until = time.Time{}
+	x.reason = nil
+	e.snooze(x.tier, x.Record.Key.Hash(), x.snoozedUntil)
 }
 
 // keepsSnooze reports whether the store keeps a snooze of the record in its row.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -212,7 +213,7 @@ func TestSnoozeByAnAnswer(t *testing.T) {
 	})
 }
 
-// A change by another program wins over a snooze. A row that refuses it is counted as refused.
+// A change by another program wins over a snooze. One that a row refuses counts as any other.
 func TestSnoozeThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *bench
@@ -225,7 +226,7 @@ func TestSnoozeThatIsNotWritten(t *testing.T) {
 		b.hook().refuse(2, errCheck)
 		b.add(t, "NEW", 1, 3, 0)
 		rep := b.pass(t)
-		if got, want := outcomes(rep), "1 snoozed, 1 conflicts, 1 refused"; got != want {
+		if got, want := outcomes(rep), "2 snoozed, 1 conflicts"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		testkit.Equal(t, "the row of another program", b.row(t, 1).Eligible, time.Time{})
@@ -261,5 +262,41 @@ func TestTooManySnoozes(t *testing.T) {
 			t.Errorf("got %+v, want one event", forgotten)
 		}
 		testkit.Equal(t, "the first is forgotten", b.SnoozedUntil(key(1)), time.Time{})
+	})
+}
+
+// A snooze that the database refuses is kept in memory. However many are refused, other records are
+// handled, and this one again at its time.
+func TestRefusedSnoozeIsKeptInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{Eligible: true}, func(_ context.Context, r *backlog.Record) error {
+			if id(r) > 30 {
+				return nil
+			}
+			return backlog.Snooze(time.Hour, nil)
+		})
+		b.add(t, "NEW", 1, 40, time.Hour)
+		h := b.hook()
+		h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+			for i := range group {
+				if !group[i].Until.IsZero() {
+					left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
+				}
+			}
+			group = slices.DeleteFunc(slices.Clone(group), func(s backlog.Settlement) bool { return !s.Until.IsZero() })
+			if _, err := h.Store.Settle(ctx, group); err != nil {
+				t.Error(err)
+			}
+			return left, nil
+		}
+		rep := b.pass(t)
+		if got, want := outcomes(rep), "10 succeeded, 30 snoozed"; got != want || !rep.Complete {
+			t.Errorf("got %s, want %s of a complete pass", got, want)
+		}
+		testkit.Equal(t, "events", len(b.events.of(backlog.SnoozeRefused)), 1)
+		testkit.Equal(t, "refusals", len(b.events.of(backlog.Refused)), 0)
+		testkit.Equal(t, "selected before their time", b.pass(t).Selected, 0)
+		time.Sleep(time.Hour)
+		testkit.Equal(t, "selected at their time", b.pass(t).Selected, 30)
 	})
 }

@@ -184,15 +184,19 @@ func TestPostgresRightToSnooze(t *testing.T) {
 		return store, group
 	}
 	store, group := open()
-	group[0].Target = backlog.RowSuccess
 	unsettled, err := store.Settle(ctx, group)
+	if err != nil || len(unsettled) != 2 {
+		t.Errorf("got %v, %v; want each snooze refused by itself", unsettled, err)
+	}
+	group[0].Target, group[0].Until = backlog.RowSuccess, time.Time{}
+	unsettled, err = store.Settle(ctx, group)
 	if err != nil || len(unsettled) != 1 || unsettled[0].Index != 1 || !strings.Contains(unsettled[0].Err.Error(), "permission denied") {
 		t.Errorf("got %v, %v; want the snooze alone refused", unsettled, err)
 	}
 	var found inspect.Findings
 	doctor.CheckTrial(ctx, &found, doctor.Trial{Table: store, Now: noon}, "")
 	told := slices.ContainsFunc(found, func(f inspect.Finding) bool {
-		return f.OK && f.Warning && strings.HasPrefix(f.Detail, "NEW: if a handler snoozes a record, its outcome is not written: ") && strings.Contains(f.Detail, "permission denied")
+		return f.OK && f.Warning && strings.HasPrefix(f.Detail, "NEW: if a handler snoozes a record, only the process remembers it, not the row: ") && strings.Contains(f.Detail, "permission denied")
 	})
 	if !told {
 		t.Errorf("check does not say so: %+v", found)

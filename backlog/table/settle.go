@@ -94,6 +94,7 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			x := t.rowUpdate(&group[i])
 			return x.text, len(x.args)
 		},
+		spares: func(i int) bool { return !group[i].Until.IsZero() }, // the engine remembers a snooze, too
 	}
 }
 
