@@ -250,7 +250,8 @@ func TestReloadKeepsSnoozes(t *testing.T) {
 	})
 }
 
-// Of more snoozes than the memory holds the oldest are forgotten, which is said once.
+// Of more snoozes than the memory holds the last are forgotten, which is said once. The others are kept:
+// the next pass asks only for the forgotten ones again. Room is made by those that are over.
 func TestTooManySnoozes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memory.Options{}, func(context.Context, *backlog.Record) error { return backlog.Snooze(time.Hour, nil) })
@@ -261,7 +262,10 @@ func TestTooManySnoozes(t *testing.T) {
 		if len(forgotten) != 1 || !strings.Contains(forgotten[0].Err.Error(), "more than 100000 records are snoozed in memory") {
 			t.Errorf("got %+v, want one event", forgotten)
 		}
-		testkit.Equal(t, "the first is forgotten", b.SnoozedUntil(key(1)), time.Time{})
+		testkit.Equal(t, "selected by the next pass", b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}).Selected, 3)
+		time.Sleep(time.Hour)
+		b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day})
+		testkit.Equal(t, "snoozes an hour later", b.Snoozes(), 100_000)
 	})
 }
 
