@@ -25,7 +25,7 @@ type SnoozeTime struct {
 func (t SnoozeTime) isNone() bool { return t.Until.IsZero() && t.For <= 0 }
 
 // After returns until when a record is snoozed whose attempt has ended at that time: at most for
-// [MaxSnooze].
+// [MaxSnooze], and at least until then.
 func (t SnoozeTime) After(end time.Time) time.Time {
 	longest := end.Add(MaxSnooze)
 	until := t.Until
@@ -34,6 +34,9 @@ func (t SnoozeTime) After(end time.Time) time.Time {
 	}
 	if until.After(longest) {
 		return longest
+	}
+	if until.Before(end) { // so that no row is due since a time before the attempt
+		return end
 	}
 	return until
 }

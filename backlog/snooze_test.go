@@ -39,6 +39,7 @@ func TestSnoozeIsAnOutcome(t *testing.T) {
 	testkit.Equal(t, "text", until.Error(), "snoozed until 2026-12-01T09:00:00Z")
 	snooze, _ := backlog.SnoozeOf(until)
 	testkit.Equal(t, "until", snooze.After(end), end.Add(time.Hour))
+	testkit.Equal(t, "one that has passed", backlog.SnoozeTime{Until: end.Add(-day)}.After(end), end)
 	for _, long := range []backlog.SnoozeTime{{For: 10_000 * day}, {Until: end.Add(10_000 * day)}} {
 		testkit.Equal(t, "the longest", long.After(end), end.Add(backlog.MaxSnooze))
 	}
