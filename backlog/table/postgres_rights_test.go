@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -157,6 +158,43 @@ func TestPostgresSession(t *testing.T) {
 	s.exec("ALTER ROLE " + role + " SET default_transaction_read_only = on")
 	_, err = s.open(s.as(role+":s3cret"), jobs())
 	wantProblem(t, err, "the sessions of the user "+role+" are read only on the PostgreSQL server at ")
+}
+
+// TestPostgresSnoozeOfNumbers: while no row shows what the numbers of table.eligible count, the row does not
+// keep a snooze. A later time that another program has written in the meantime stays.
+func TestPostgresSnoozeOfNumbers(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', run_at bigint); INSERT INTO jobs VALUES (1)")
+	m := jobs()
+	m.Eligible = &mapping.Time{Column: "run_at"}
+	ctx := context.Background()
+	open := func() (*table.Table, *backlog.Record) {
+		store, err := s.open(s.url, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := store.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 9, Now: noon, Since: noon.Add(-ages)})
+		if err != nil || len(page.Records) != 1 {
+			t.Fatal(page.Records, err)
+		}
+		return store, &page.Records[0]
+	}
+	if store, r := open(); store.KeepsSnooze(r) {
+		t.Error("a row keeps a snooze whose form is a guess")
+	}
+	s.exec("UPDATE jobs SET run_at = 1700000000")
+	store, r := open()
+	later := noon.Add(5 * time.Hour).Unix()
+	s.exec(fmt.Sprintf("UPDATE jobs SET run_at = %d", later))
+	for _, wait := range []time.Duration{time.Hour, 6 * time.Hour} {
+		settlement := backlog.Settlement{Record: r, Target: backlog.RowOther, At: noon, Until: noon.Add(wait)}
+		if unsettled, err := store.Settle(ctx, []backlog.Settlement{settlement}); err != nil || len(unsettled) != 0 {
+			t.Errorf("snoozed for %v: %v, %v", wait, unsettled, err)
+		}
+		var got int64
+		if err := s.plain.QueryRow("SELECT run_at FROM jobs").Scan(&got); err != nil || got != max(later, noon.Add(wait).Unix()) {
+			t.Errorf("snoozed for %v: %d, %v", wait, got, err)
+		}
+	}
 }
 
 // TestPostgresRightToSnooze: a role that may not write the column of table.eligible works on the

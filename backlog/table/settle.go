@@ -431,6 +431,11 @@ func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) 
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
 		}
+		if a.notBack {
+			value := a.expr
+			_, args = t.perRow(a, b.padded(), args)
+			a.expr = "CASE WHEN " + a.column + " > " + value + " THEN " + a.column + " ELSE " + value + " END"
+		}
 		set = append(set, a)
 	}
 	return set, args
