@@ -77,6 +77,7 @@ const (
 	NoTick           EventKind = "no tick"              // no tick was handled for too long; Err says for how long
 	Panicked         EventKind = "panic"                // Err: a panic in the loop or in an observer; everything else goes on
 	SnoozesForgotten EventKind = "snooze forgotten"     // more records are snoozed than this process remembers, once; Tier, N: how many it remembers, Err
+	SnoozeRefused    EventKind = "snooze refused"       // a row does not keep a snooze, so that this process remembers it, once; Tier, Record, Outcome, Err: the database's
 	StateFailed      EventKind = "state failed"         // Err: the state could not be read or written; the loop goes on without
 	Woke             EventKind = "woke"                 // the loop looked at the clock
 )

@@ -284,7 +284,7 @@ const MaxSnooze = 366 * 24 * time.Hour
 // If wait is 0 or less it is a [Skip]. It wraps err; nil: "snoozed for" that long.
 //
 // Where the store keeps it, see [Snoozer], every process keeps to it, also after a restart.
-// Otherwise this process does, for the 100,000 records that were snoozed last.
+// Otherwise this process does, for 100,000 records at a time.
 func Snooze(wait time.Duration, err error) error { return SnoozeTime{For: wait}.Snooze(err) }
 
 // SnoozeUntil is [Snooze] until a time. One that has passed is a Skip.

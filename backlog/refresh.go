@@ -416,6 +416,7 @@ func (e *Engine) settleConcluded(ctx context.Context, list []*ending) error {
 	}
 	for _, u := range unsettled {
 		writable[u.Index].reason = u.Err
+		e.keepRefused(writable[u.Index])
 	}
 	settled := 0
 	for _, x := range list {

@@ -179,6 +179,7 @@ func (s *settler) writeGroup() {
 		}
 		for _, u := range unsettled {
 			group[u.Index].reason = u.Err
+			e.keepRefused(&group[u.Index].ending)
 		}
 		account(group)
 		return
@@ -287,7 +288,9 @@ func (r *run) mayRecover(a *attempt) bool {
 // accountWritten counts an attempt whose outcome is written. r.mu must be held.
 func (r *run) accountWritten(a *attempt) {
 	r.report.add(a)
-	a.lane.inRow = 0
+	if a.writesRow() {
+		a.lane.inRow = 0
+	}
 	if a.outcome == Succeeded {
 		r.e.trials.prove(a.Record)
 	}

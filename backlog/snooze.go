@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ type SnoozeTime struct {
 func (t SnoozeTime) isNone() bool { return t.Until.IsZero() && t.For <= 0 }
 
 // After returns until when a record is snoozed whose attempt has ended at that time: at most for
-// [MaxSnooze].
+// [MaxSnooze], and at least until then.
 func (t SnoozeTime) After(end time.Time) time.Time {
 	longest := end.Add(MaxSnooze)
 	until := t.Until
@@ -33,6 +34,9 @@ func (t SnoozeTime) After(end time.Time) time.Time {
 	}
 	if until.After(longest) {
 		return longest
+	}
+	if until.Before(end) { // so that no row is due since a time before the attempt
+		return end
 	}
 	return until
 }
@@ -87,10 +91,13 @@ func snoozeTime(text string) (t SnoozeTime, ok bool) {
 }
 
 // snoozes remembers until when records are snoozed, by the hashes of their keys, where the store
-// keeps no such time. It forgets the oldest when it is full. Its methods may be called concurrently.
+// keeps no such time. Its methods may be called concurrently.
 type snoozes struct {
 	until     *lru.Cache[uint64, time.Time]
+	adding    sync.Mutex
+	swept     time.Time   // when those that were over were last removed; guarded by adding
 	forgotten atomic.Bool // one was, before it was over
+	refused   atomic.Bool // a row that should have kept one did not
 }
 
 func newSnoozes() *snoozes {
@@ -99,12 +106,39 @@ func newSnoozes() *snoozes {
 	return s
 }
 
-// add remembers a snooze at the time now. It reports whether another one that is not over had to be
-// forgotten for the first time.
+// sweepEvery is how often a memory that is full is searched for snoozes that are over.
+const sweepEvery = time.Minute
+
+// add remembers a snooze at the time now. While the memory is full of others that are not over it
+// remembers no further one: if it forgot the oldest instead, a pass over more records than it holds would
+// forget each of them before it comes to it again. It reports whether that happens for the first time.
 func (s *snoozes) add(hash uint64, until, now time.Time) (forgetsFirst bool) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	if !s.until.Contains(hash) && !s.hasRoom(now) {
+		return s.forgotten.CompareAndSwap(false, true)
+	}
+	s.until.Add(hash, until)
+	return false
+}
+
+// hasRoom reports whether one more snooze can be remembered without forgetting one that is not over.
+// adding must be held.
+func (s *snoozes) hasRoom(now time.Time) bool {
 	_, oldest, _ := s.until.GetOldest()
-	isFull := s.until.Add(hash, until)
-	return isFull && oldest.After(now) && s.forgotten.CompareAndSwap(false, true)
+	if s.until.Len() < maxRemembered || !oldest.After(now) {
+		return true
+	}
+	if now.Sub(s.swept) < sweepEvery {
+		return false
+	}
+	s.swept = now
+	for _, hash := range s.until.Keys() {
+		if s.at(hash, now).IsZero() {
+			s.until.Remove(hash)
+		}
+	}
+	return s.until.Len() < maxRemembered
 }
 
 // at returns until when the record is snoozed at the time now, zero if it is not.
@@ -125,6 +159,21 @@ func (e *Engine) snooze(tier string, hash uint64, until time.Time) {
 	if e.queue == nil && e.snoozed.add(hash, until, e.Now()) {
 		e.emit(Event{Kind: SnoozesForgotten, Tier: tier, N: maxRemembered, Err: fmt.Errorf("more than %d records are snoozed in memory: %w", maxRemembered, errForgotten)})
 	}
+}
+
+// keepRefused keeps in memory a snooze that the database does not take, as where no row keeps it. The
+// record itself can be settled, so that it is no reason to leave it alone, or to end the pass.
+func (e *Engine) keepRefused(x *ending) {
+	isSnooze := x.outcome == Snoozed && !x.Until.IsZero()
+	if !isSnooze || e.queue != nil || x.kind() != Refused {
+		return
+	}
+	if e.snoozed.refused.CompareAndSwap(false, true) {
+		e.emit(Event{Kind: SnoozeRefused, At: x.At, Tier: x.tier, Record: x.Record, Outcome: x.outcome, Err: x.reason})
+	}
+	x.Until = time.Time{}
+	x.reason = nil
+	e.snooze(x.tier, x.Record.Key.Hash(), x.snoozedUntil)
 }
 
 // keepsSnooze reports whether the store keeps a snooze of the record in its row.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,7 @@ func TestSnoozeIsAnOutcome(t *testing.T) {
 	testkit.Equal(t, "text", until.Error(), "snoozed until 2026-12-01T09:00:00Z")
 	snooze, _ := backlog.SnoozeOf(until)
 	testkit.Equal(t, "until", snooze.After(end), end.Add(time.Hour))
+	testkit.Equal(t, "one that has passed", backlog.SnoozeTime{Until: end.Add(-day)}.After(end), end)
 	for _, long := range []backlog.SnoozeTime{{For: 10_000 * day}, {Until: end.Add(10_000 * day)}} {
 		testkit.Equal(t, "the longest", long.After(end), end.Add(backlog.MaxSnooze))
 	}
@@ -212,7 +214,7 @@ func TestSnoozeByAnAnswer(t *testing.T) {
 	})
 }
 
-// A change by another program wins over a snooze. A row that refuses it is counted as refused.
+// A change by another program wins over a snooze. One that a row refuses counts as any other.
 func TestSnoozeThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *bench
@@ -225,7 +227,7 @@ func TestSnoozeThatIsNotWritten(t *testing.T) {
 		b.hook().refuse(2, errCheck)
 		b.add(t, "NEW", 1, 3, 0)
 		rep := b.pass(t)
-		if got, want := outcomes(rep), "1 snoozed, 1 conflicts, 1 refused"; got != want {
+		if got, want := outcomes(rep), "2 snoozed, 1 conflicts"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		testkit.Equal(t, "the row of another program", b.row(t, 1).Eligible, time.Time{})
@@ -249,7 +251,8 @@ func TestReloadKeepsSnoozes(t *testing.T) {
 	})
 }
 
-// Of more snoozes than the memory holds the oldest are forgotten, which is said once.
+// Of more snoozes than the memory holds the last are forgotten, which is said once. The others are kept:
+// the next pass asks only for the forgotten ones again. Room is made by those that are over.
 func TestTooManySnoozes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memory.Options{}, func(context.Context, *backlog.Record) error { return backlog.Snooze(time.Hour, nil) })
@@ -260,6 +263,45 @@ func TestTooManySnoozes(t *testing.T) {
 		if len(forgotten) != 1 || !strings.Contains(forgotten[0].Err.Error(), "more than 100000 records are snoozed in memory") {
 			t.Errorf("got %+v, want one event", forgotten)
 		}
-		testkit.Equal(t, "the first is forgotten", b.SnoozedUntil(key(1)), time.Time{})
+		testkit.Equal(t, "selected by the next pass", b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day}).Selected, 3)
+		time.Sleep(time.Hour)
+		b.passOf(t, backlog.Pass{Tier: "7d", MaxAge: 7 * day})
+		testkit.Equal(t, "snoozes an hour later", b.Snoozes(), 100_000)
+	})
+}
+
+// A snooze that the database refuses is kept in memory. However many are refused, other records are
+// handled, and this one again at its time.
+func TestRefusedSnoozeIsKeptInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, memory.Options{Eligible: true}, func(_ context.Context, r *backlog.Record) error {
+			if id(r) > 30 {
+				return nil
+			}
+			return backlog.Snooze(time.Hour, nil)
+		})
+		b.add(t, "NEW", 1, 40, time.Hour)
+		h := b.hook()
+		h.settle = func(ctx context.Context, group []backlog.Settlement) (left []backlog.Unsettled, err error) {
+			for i := range group {
+				if !group[i].Until.IsZero() {
+					left = append(left, backlog.Unsettled{Index: i, Err: errCheck})
+				}
+			}
+			group = slices.DeleteFunc(slices.Clone(group), func(s backlog.Settlement) bool { return !s.Until.IsZero() })
+			if _, err := h.Store.Settle(ctx, group); err != nil {
+				t.Error(err)
+			}
+			return left, nil
+		}
+		rep := b.pass(t)
+		if got, want := outcomes(rep), "10 succeeded, 30 snoozed"; got != want || !rep.Complete {
+			t.Errorf("got %s, want %s of a complete pass", got, want)
+		}
+		testkit.Equal(t, "events", len(b.events.of(backlog.SnoozeRefused)), 1)
+		testkit.Equal(t, "refusals", len(b.events.of(backlog.Refused)), 0)
+		testkit.Equal(t, "selected before their time", b.pass(t).Selected, 0)
+		time.Sleep(time.Hour)
+		testkit.Equal(t, "selected at their time", b.pass(t).Selected, 30)
 	})
 }

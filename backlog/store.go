@@ -269,8 +269,9 @@ type Verifier interface {
 type Snoozer interface {
 	Store
 	// KeepsSnooze reports whether Settle keeps Settlement.Until for the record. It requires the
-	// same of the row as after a failure, so that a change by another program wins. The time is
-	// rounded up to what the column holds. It must return at once.
+	// same of the row as after a failure, so that a change by another program wins, and so does a
+	// later time in a column that other programs write. The time is rounded up to what the column
+	// holds. It must return at once.
 	KeepsSnooze(r *Record) bool
 }
 

@@ -57,6 +57,7 @@ var simpleMessages = map[backlog.EventKind]struct {
 	backlog.LockLost:         {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
 	backlog.ClockSetBack:     {slog.LevelWarn, "the clock was set back"},
 	backlog.SnoozesForgotten: {slog.LevelWarn, "snoozed records are forgotten, and tried again before their time"},
+	backlog.SnoozeRefused:    {slog.LevelWarn, "the database does not keep a snooze in its row; this process remembers it, and others do not"},
 	backlog.StateFailed:      {slog.LevelWarn, "the state file cannot be used, a restart may not know what was missed"},
 	backlog.NoTick:           {slog.LevelError, "no tick was handled for a long time"},
 	backlog.Panicked:         {slog.LevelError, "panic"},

@@ -250,7 +250,9 @@ func (s *Store) KeepsSnooze(r *backlog.Record) bool {
 // keepSnooze writes until when a record is snoozed.
 func (s *Store) keepSnooze(e *entry, g *backlog.Settlement) {
 	if s.o.Eligible {
-		e.Eligible = g.Until
+		if g.Until.After(e.Eligible) { // another program may have set a later time
+			e.Eligible = g.Until
+		}
 	} else {
 		e.Memory.Next = g.Until
 	}

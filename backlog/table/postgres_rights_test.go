@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -159,6 +160,43 @@ func TestPostgresSession(t *testing.T) {
 	wantProblem(t, err, "the sessions of the user "+role+" are read only on the PostgreSQL server at ")
 }
 
+// TestPostgresSnoozeOfNumbers: while no row shows what the numbers of table.eligible count, the row does not
+// keep a snooze. A later time that another program has written in the meantime stays.
+func TestPostgresSnoozeOfNumbers(t *testing.T) {
+	s := newPostgresSchema(t, "CREATE TABLE jobs (id int PRIMARY KEY, status text DEFAULT 'NEW', created timestamptz DEFAULT '2026-02-10 11:00Z', run_at bigint); INSERT INTO jobs VALUES (1)")
+	m := jobs()
+	m.Eligible = &mapping.Time{Column: "run_at"}
+	ctx := context.Background()
+	open := func() (*table.Table, *backlog.Record) {
+		store, err := s.open(s.url, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := store.Pending(ctx, backlog.Query{Lane: backlog.Fresh, Limit: 9, Now: noon, Since: noon.Add(-ages)})
+		if err != nil || len(page.Records) != 1 {
+			t.Fatal(page.Records, err)
+		}
+		return store, &page.Records[0]
+	}
+	if store, r := open(); store.KeepsSnooze(r) {
+		t.Error("a row keeps a snooze whose form is a guess")
+	}
+	s.exec("UPDATE jobs SET run_at = 1700000000")
+	store, r := open()
+	later := noon.Add(5 * time.Hour).Unix()
+	s.exec(fmt.Sprintf("UPDATE jobs SET run_at = %d", later))
+	for _, wait := range []time.Duration{time.Hour, 6 * time.Hour} {
+		settlement := backlog.Settlement{Record: r, Target: backlog.RowOther, At: noon, Until: noon.Add(wait)}
+		if unsettled, err := store.Settle(ctx, []backlog.Settlement{settlement}); err != nil || len(unsettled) != 0 {
+			t.Errorf("snoozed for %v: %v, %v", wait, unsettled, err)
+		}
+		var got int64
+		if err := s.plain.QueryRow("SELECT run_at FROM jobs").Scan(&got); err != nil || got != max(later, noon.Add(wait).Unix()) {
+			t.Errorf("snoozed for %v: %d, %v", wait, got, err)
+		}
+	}
+}
+
 // TestPostgresRightToSnooze: a role that may not write the column of table.eligible works on the
 // table, but its snoozes are refused, which check says before. The grants that check prints suffice.
 func TestPostgresRightToSnooze(t *testing.T) {
@@ -184,15 +222,19 @@ func TestPostgresRightToSnooze(t *testing.T) {
 		return store, group
 	}
 	store, group := open()
-	group[0].Target = backlog.RowSuccess
 	unsettled, err := store.Settle(ctx, group)
+	if err != nil || len(unsettled) != 2 {
+		t.Errorf("got %v, %v; want each snooze refused by itself", unsettled, err)
+	}
+	group[0].Target, group[0].Until = backlog.RowSuccess, time.Time{}
+	unsettled, err = store.Settle(ctx, group)
 	if err != nil || len(unsettled) != 1 || unsettled[0].Index != 1 || !strings.Contains(unsettled[0].Err.Error(), "permission denied") {
 		t.Errorf("got %v, %v; want the snooze alone refused", unsettled, err)
 	}
 	var found inspect.Findings
 	doctor.CheckTrial(ctx, &found, doctor.Trial{Table: store, Now: noon}, "")
 	told := slices.ContainsFunc(found, func(f inspect.Finding) bool {
-		return f.OK && f.Warning && strings.HasPrefix(f.Detail, "NEW: if a handler snoozes a record, its outcome is not written: ") && strings.Contains(f.Detail, "permission denied")
+		return f.OK && f.Warning && strings.HasPrefix(f.Detail, "NEW: if a handler snoozes a record, only the process remembers it, not the row: ") && strings.Contains(f.Detail, "permission denied")
 	})
 	if !told {
 		t.Errorf("check does not say so: %+v", found)

@@ -51,6 +51,10 @@ func (w *batchUpdate) shown(d *db.Text) string {
 	args := w.args
 	for i := range set {
 		a := &set[i]
+		if a.notBack {
+			a.expr = "?" // as far as it shows what is written
+			args = args[1:]
+		}
 		if a.expr != "?" {
 			continue
 		}

@@ -46,6 +46,7 @@ type setClause struct {
 	valueOf   func(*backlog.Settlement) any // returns the bound value; nil: only nowColumn binds one
 	constant  bool                          // every row gets value
 	value     any
+	notBack   bool // of a valueOf: the row keeps a value that is later than the bound one
 }
 
 // A stateUpdate is what a settlement writes for one target state.

@@ -94,6 +94,7 @@ func (t batchWriter) settling(group []backlog.Settlement) groupWrite {
 			x := t.rowUpdate(&group[i])
 			return x.text, len(x.args)
 		},
+		spares: func(i int) bool { return !group[i].Until.IsZero() }, // the engine remembers a snooze, too
 	}
 }
 
@@ -429,6 +430,11 @@ func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) 
 			args = append(args, t.writeForm(a.nowColumn).Write(b.at))
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
+		}
+		if a.notBack {
+			value := a.expr
+			_, args = t.perRow(a, b.padded(), args)
+			a.expr = "CASE WHEN " + a.column + " > " + value + " THEN " + a.column + " ELSE " + value + " END"
 		}
 		set = append(set, a)
 	}

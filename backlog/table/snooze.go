@@ -6,11 +6,18 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/mapping"
+	"backlog/backlog/table/db"
 )
 
 // KeepsSnooze implements [backlog.Snoozer]. A row keeps a snooze in the column of table.eligible, or
-// else, if the record has failed, in the one of the next attempt under a planned policy.
-func (t *layout) KeepsSnooze(r *backlog.Record) bool { return len(t.snoozeSet[r.Lane]) > 0 }
+// else, if the record has failed, in the one of the next attempt under a planned policy. Only a row shows
+// what the numbers of a column count: before there is one, a snooze would make a guess the column's form.
+func (t *layout) KeepsSnooze(r *backlog.Record) bool {
+	c := t.eligible
+	isGuess := c != nil && c.knownForm() == nil && !t.writeForm(c).Numeric() &&
+		(c.column.Class == db.Integer || c.column.Class == db.Real)
+	return len(t.snoozeSet[r.Lane]) > 0 && !(isGuess && t.snoozeSet[r.Lane][0].column == c.quoted)
+}
 
 // snoozeClauses resolves what a snooze writes in each lane.
 func (r *resolver) snoozeClauses() {
@@ -18,10 +25,10 @@ func (r *resolver) snoozeClauses() {
 	c := t.eligible
 	if c != nil && r.takesSnooze(c) {
 		for lane := range t.snoozeSet {
-			t.snoozeSet[lane] = r.snoozeSet(c)
+			t.snoozeSet[lane] = r.snoozeSet(c, true)
 		}
 	} else if t.policy.next != nil {
-		t.snoozeSet[backlog.Failed] = r.snoozeSet(t.policy.next)
+		t.snoozeSet[backlog.Failed] = r.snoozeSet(t.policy.next, false)
 	}
 }
 
@@ -42,10 +49,11 @@ func (t *layout) decidesState(quoted string) bool {
 	return slices.ContainsFunc(conditions, isAboutIt)
 }
 
-// snoozeSet returns what a snooze writes that the time column keeps.
-func (r *resolver) snoozeSet(c *timeColumn) []setClause {
+// snoozeSet returns what a snooze writes that the time column keeps. shared says that other programs write
+// to the column, too: a later time that is there by now is theirs, and stays.
+func (r *resolver) snoozeSet(c *timeColumn, shared bool) []setClause {
 	until := func(s *backlog.Settlement) any { return r.t.writeForm(c).Exact(s.Until) }
-	set := []setClause{{column: c.quoted, valueOf: until}}
+	set := []setClause{{column: c.quoted, valueOf: until, notBack: shared}}
 	return onceEach(append(set, r.otherClauses(false)...))
 }
 
@@ -53,7 +61,7 @@ func (r *resolver) snoozeSet(c *timeColumn) []setClause {
 func (t *layout) snoozeUpdates() (list []batchUpdate) {
 	for i, state := range t.states {
 		r := &backlog.Record{Origin: i, Lane: state.lane}
-		if t.KeepsSnooze(r) {
+		if len(t.snoozeSet[state.lane]) > 0 {
 			list = append(list, t.rowUpdate(&backlog.Settlement{Record: r, Target: backlog.RowOther}))
 		}
 	}

@@ -35,6 +35,10 @@ type groupWrite struct {
 	// arguments. It returns "" if the statement depends on what the row has.
 	text func(int) (string, int)
 
+	// spares reports whether the engine can do without the row with the index, so that its refusal is
+	// never an error of the whole group. Nil: it can do without none.
+	spares func(int) bool
+
 	undo bool // roll back at the end: it is a trial
 }
 
@@ -198,7 +202,8 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]
 			continue
 		}
 		unwritten = append(unwritten, backlog.Unsettled{Index: i, Err: reason})
-		if doubtful == nil && !t.isRowError(reason) {
+		isSpared := w.spares != nil && w.spares(i)
+		if doubtful == nil && !t.isRowError(reason) && !isSpared {
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}

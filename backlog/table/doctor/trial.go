@@ -142,7 +142,7 @@ func (x *Trial) trySnooze(ctx context.Context, r *backlog.Record) error {
 func (s *stateTrial) report(l *inspect.Findings, someTaken bool) bool {
 	shown := inspect.Shown(s.state)
 	if s.snooze != nil {
-		warn(l, s.snooze, shown+": if a handler snoozes a record, its outcome is not written: ")
+		warn(l, s.snooze, shown+": if a handler snoozes a record, only the process remembers it, not the row: ")
 	}
 	if s.uncertain != nil {
 		warn(l, s.uncertain, shown+": ")
