@@ -223,6 +223,13 @@ func (p *Pass) since() time.Time { return p.Now.Add(-p.MaxAge) }
 // The report is valid also with an error, which says that the store failed for good or that
 // the outcomes counted in Report.Unwritten could not be written.
 func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
+	report, _, err := e.pass(ctx, p)
+	return report, err
+}
+
+// pass is Pass. It also returns the hashes of the keys that were attempted and may still be pending, for
+// the pass that goes on after a reload. They are not in the report, because observers keep reports.
+func (e *Engine) pass(ctx context.Context, p Pass) (report Report, tried map[uint64]struct{}, err error) {
 	e.init()
 	p.Now = cmp.Or(p.Now, e.Now())
 	p.cut = cmp.Or(p.cut, ctx)
@@ -233,11 +240,11 @@ func (e *Engine) Pass(ctx context.Context, p Pass) (Report, error) {
 	r.do()
 	r.mu.Lock()
 	r.report.Duration = max(0, e.Now().Sub(began))
-	report := r.report
-	err := r.err
+	report = r.report
+	err = r.err
 	r.mu.Unlock()
 	e.emit(Event{Kind: PassEnded, Tier: p.Tier, Report: &report, Err: err})
-	return report, err
+	return report, r.tried, err
 }
 
 // finished calls the Finishers: the engine is done with the record.

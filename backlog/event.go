@@ -111,8 +111,7 @@ type Report struct {
 
 	Resume Resume `json:"-"` // where the tier's next pass goes on
 
-	tried    map[uint64]struct{} // hashes of the keys attempted so far, for the pass that goes on after a reload
-	cutShort bool                // the error came with a stop, or the store was unavailable at the end
+	cutShort bool // the error came with a stop, or the store was unavailable at the end
 }
 
 // Why a pass ended early.

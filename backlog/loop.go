@@ -509,12 +509,12 @@ func (l *Loop) runPass(ctx context.Context, e *Engine, p Pass) {
 	if p.tried == nil && began.Sub(p.Now) > time.Second {
 		p.Now = time.Time{} // it had to wait for the lock
 	}
-	report, _ := e.Pass(passCtx, p) // the error is in PassEnded
+	report, tried, _ := e.pass(passCtx, p) // the error is in PassEnded
 	switch report.Stopped {
 	case StoppedReload:
 		p.Now = report.Started
 		p.Resume = report.Resume
-		p.tried = report.tried
+		p.tried = tried
 		l.mu.Lock()
 		l.interrupted = append(l.interrupted, p)
 		l.mu.Unlock()

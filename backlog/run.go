@@ -240,7 +240,6 @@ func (r *run) conclude() {
 		rep.Stopped = StoppedLock
 	case cause == errReload && !stopped:
 		rep.Stopped = StoppedReload
-		rep.tried = r.tried
 	case cause == errPause && !stopped:
 		rep.Stopped = StoppedPause
 	case r.stop.Err() != nil:
