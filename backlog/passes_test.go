@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -252,5 +253,17 @@ func TestPassesAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Observers keep many reports, so a report holds nothing that grows with its pass.
+func TestReportDoesNotGrow(t *testing.T) {
+	typ := reflect.TypeFor[backlog.Report]()
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		switch field.Type.Kind() {
+		case reflect.Map, reflect.Slice, reflect.Pointer, reflect.Interface, reflect.Func, reflect.Chan:
+			t.Errorf("%s is a %v", field.Name, field.Type)
+		}
 	}
 }
