@@ -257,7 +257,7 @@ func TestDispatchLongError(t *testing.T) {
 	}
 	go func() {
 		q := w.takeRequest()
-		w.answer(outcome{AttemptID: q.AttemptID, Outcome: "error", Error: strings.Repeat("x", 8<<20), Ticket: q.Ticket})
+		w.answer(outcome{AttemptID: q.AttemptID, Outcome: "error", Error: strings.Repeat("x", 1<<20), Ticket: q.Ticket})
 	}()
 	w.pass(e)
 	if row := w.row(1); row.Status != "ERROR" || len(row.LastError) > maxText+len("…") || !strings.HasPrefix(row.LastError, "xxx") {
