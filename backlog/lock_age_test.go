@@ -54,12 +54,7 @@ func TestNothingIsHandedOutUnderALockNotSeenForLong(t *testing.T) {
 					after++
 				}
 			}
-			if blind > 0 {
-				t.Errorf("want nothing handed out before the lock is looked at, got %d records", blind)
-			}
-			if (after > 0) == lost {
-				t.Errorf("want records handed out after that if it is still held, got %d, lost: %t", after, lost)
-			}
+			wantHandedOut(t, "the lock", blind, after, lost)
 			stop()
 		})
 	}
@@ -108,12 +103,7 @@ func TestNothingIsHandedOutUnderTheRunLockAlone(t *testing.T) {
 					after++
 				}
 			}
-			if blind > 0 {
-				t.Errorf("want nothing handed out before the leader's lock is looked at, got %d records", blind)
-			}
-			if (after > 0) == lost {
-				t.Errorf("want records handed out after that if it is still held, got %d, lost: %t", after, lost)
-			}
+			wantHandedOut(t, "the leader's lock", blind, after, lost)
 			stop()
 		})
 	}
@@ -152,4 +142,16 @@ func TestLossHasItsReason(t *testing.T) {
 			t.Errorf("want the cause %q, got %q", errBroken, cause)
 		}
 	})
+}
+
+// wantHandedOut wants no record handed out blindly, before a lock is looked at, and records after that
+// if it is still held.
+func wantHandedOut(t *testing.T, lock string, blind, after int, lost bool) {
+	t.Helper()
+	if blind > 0 {
+		t.Errorf("want nothing handed out before %s is looked at, got %d records", lock, blind)
+	}
+	if (after > 0) == lost {
+		t.Errorf("want records handed out after that if it is still held, got %d, lost: %t", after, lost)
+	}
 }
