@@ -12,6 +12,7 @@ import (
 
 // A killsEnd is what comes after the strikes.
 type killsEnd struct {
+	ticks time.Time // the last tick
 	calm  time.Time // until then each tick must have had its calls
 	quiet history.Span
 }
@@ -19,12 +20,16 @@ type killsEnd struct {
 // calm is how long a daemon may take at most for what the strikes have left behind.
 func (p *killsPlan) calm() time.Duration { return cmp.Or(p.patience, 3*time.Minute) }
 
-// settle lets a daemon work until no fresh row is left, and then makes a pass over all rows in
-// the future, when all of them are due.
+// settle lets a daemon work until no fresh row is left and each tick has had its calls, and then
+// makes a pass over all rows in the future, when all of them are due.
 func (w *killsWorld) settle() (end killsEnd) {
 	w.t.Helper()
 	d := w.lead()
 	eventuallyWithin(w.plan.calm(), func() bool { return w.count("NEW") == 0 || d.hasEnded() })
+	end.ticks = time.Now()
+	if w.plan.policy.eachTick {
+		eventuallyWithin(w.plan.calm(), func() bool { return w.hasTriedFailed(end.ticks) || d.hasEnded() })
+	}
 	end.calm = time.Now()
 	if w.standby != nil {
 		w.stop(w.standby)
@@ -48,14 +53,30 @@ func (w *killsWorld) settle() (end killsEnd) {
 	return end
 }
 
+// hasTriedFailed reports whether each failed row of the narrow tier was called since.
+func (w *killsWorld) hasTriedFailed(since time.Time) bool {
+	w.t.Helper()
+	w.look()
+	for key := range strings.FieldsSeq(w.site.rows(`SELECT id FROM "BACKLOG" WHERE status = 'ERROR'`)) {
+		isNarrow := since.Sub(w.inserted[key]) < killsNarrow
+		if isNarrow && w.called[key].Before(since) {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *killsWorld) rules() history.Rules {
 	repeats := 500
 	r := history.Rules{
-		Fresh: "NEW", Pending: []string{"NEW", "ERROR"}, Failed: "ERROR", Success: "SUCCESS", Dead: "DEAD",
+		Pending: []string{"NEW", "ERROR"}, Due: []string{"NEW"}, Failed: "ERROR", Success: "SUCCESS", Dead: "DEAD",
 		Repeats: repeats, Slack: 2 * time.Millisecond, Margin: 10 * time.Minute,
 	}
 	if w.plan.policy.once {
 		r.Pending = []string{"NEW"}
+	}
+	if w.plan.policy.eachTick {
+		r.Due = r.Pending
 	}
 	if w.plan.policy.deadlines {
 		r.Margin = 0 // its rows have no age
@@ -86,7 +107,7 @@ func (w *killsWorld) history(end killsEnd) *history.History {
 	} else {
 		h.Ticks = append(h.Ticks, history.Tick{Tier: "wide", At: w.started, MaxAge: killsWide, Until: end.calm})
 	}
-	for at := w.started.Truncate(time.Second).Add(time.Second); at.Before(end.calm); at = at.Add(time.Second) {
+	for at := w.started.Truncate(time.Second).Add(time.Second); at.Before(end.ticks); at = at.Add(time.Second) {
 		h.Ticks = append(h.Ticks, history.Tick{Tier: "narrow", At: at, MaxAge: narrow, Until: end.calm})
 		if at.Truncate(killsWideEvery).Equal(at) && !w.plan.policy.deadlines {
 			h.Ticks = append(h.Ticks, history.Tick{Tier: "wide", At: at, MaxAge: killsWide, Until: end.calm})

@@ -17,6 +17,8 @@ type killsPolicy struct {
 	columns []killsColumn
 	// once: a failed row is never tried again.
 	once bool
+	// eachTick: a failed row is tried by each tick of its age.
+	eachTick bool
 	// deadlines: a row that was started waits for its deadline if its attempt is lost.
 	deadlines bool
 }
@@ -31,7 +33,7 @@ var (
 
 // killsPolicies are all policies of the program.
 var killsPolicies = []killsPolicy{
-	{name: "progressive", setting: "progressive"},
+	{name: "progressive", setting: "progressive", eachTick: true},
 	{name: "list", setting: "{list: {intervals: [0, 1s, 1s]}}", columns: twoColumns},
 	{name: "refresh", setting: "{refresh: {schedule: none, timeout: 5s, intervals: [0, 0, 0]}}", deadlines: true, columns: []killsColumn{
 		{"refresh_at", "time"}, {"attempt_no", "count"}, {"deadline_at", "time"}, {"attempt_uid", "text"},

@@ -90,6 +90,7 @@ type killsWorld struct {
 	notes   io.ReadSeekCloser
 	rest    string
 	running map[string]history.Call // calls that have not ended, by attempt
+	called  map[string]time.Time    // when the last call of a row began
 	calls   int
 }
 
@@ -128,7 +129,7 @@ func newKillsWorld(t *testing.T, p *killsPlan, noter string) *killsWorld {
 	t.Helper()
 	w := &killsWorld{
 		site: newKillsSite(t, p.kind, p.policy), plan: p, rand: rand.New(rand.NewPCG(p.seed, uint64(p.number))),
-		inserted: make(map[string]time.Time), counts: make(map[string]int), running: make(map[string]history.Call),
+		inserted: make(map[string]time.Time), counts: make(map[string]int), running: make(map[string]history.Call), called: make(map[string]time.Time),
 	}
 	w.program = p.program
 	if p.shape.fast {
@@ -241,6 +242,7 @@ func (w *killsWorld) look() {
 		case f[0] == "began" && len(f) == 7:
 			calls, _ := history.ReadNotes(line)
 			w.running[f[2]] = calls[0]
+			w.called[calls[0].Key] = calls[0].Began
 			w.calls++
 		case f[0] == "ended":
 			delete(w.running, f[2])

@@ -251,7 +251,7 @@ func (c *checker) checkQuiet(w *row) {
 	}
 }
 
-// checkTicks holds that each fresh row which a tick found was tried, or changed by another
+// checkTicks holds that each row which a tick found due was tried, or changed by another
 // program.
 func (c *checker) checkTicks() {
 	for _, tick := range c.h.Ticks {
@@ -260,14 +260,14 @@ func (c *checker) checkTicks() {
 			w := c.rows[key]
 			inserted, known := c.h.Inserted[key]
 			age := tick.At.Sub(inserted)
-			isFresh := w.statusAt(tick.At.Add(-c.rules.Slack)) == c.rules.Fresh
+			isDue := slices.Contains(c.rules.Due, w.statusAt(tick.At.Add(-c.rules.Slack)))
 			within := Span{tick.At.Add(-c.rules.Slack), tick.Until}
-			if known && isFresh && age >= c.rules.Margin && age <= tick.MaxAge-c.rules.Margin && !w.calledWithin(within) && !w.changedWithin(within) {
+			if known && isDue && age >= c.rules.Margin && age <= tick.MaxAge-c.rules.Margin && !w.calledWithin(within) && !w.changedWithin(within) {
 				left = append(left, key)
 			}
 		}
 		if len(left) > 0 {
-			c.report(Missed, "", "the tick of tier %s at %s has left %d fresh rows untried until %s: %s", tick.Tier, clock(tick.At), len(left), clock(tick.Until), some(left))
+			c.report(Missed, "", "the tick of tier %s at %s has left %d due rows untried until %s: %s", tick.Tier, clock(tick.At), len(left), clock(tick.Until), some(left))
 		}
 	}
 }

@@ -80,8 +80,8 @@ type History struct {
 
 // Rules say what is promised.
 type Rules struct {
-	Fresh   string   // the status of rows that were never tried
 	Pending []string // the statuses of rows that a pass tries
+	Due     []string // those of them that each tick tries; a policy lets the others wait
 	Failed  string   // the status of rows that are tried again; empty: none
 	Success string
 	Dead    string

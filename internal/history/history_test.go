@@ -15,7 +15,7 @@ func at(ms int) time.Time {
 }
 
 var testRules = Rules{
-	Fresh: "NEW", Pending: []string{"NEW", "ERROR"}, Failed: "ERROR", Success: "SUCCESS", Dead: "DEAD",
+	Pending: []string{"NEW", "ERROR"}, Due: []string{"NEW"}, Failed: "ERROR", Success: "SUCCESS", Dead: "DEAD",
 	Repeats: 1, Slack: 2 * time.Millisecond, Margin: time.Second,
 }
 
@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 		{"a tick before the row was there", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-60_000)}, Changes: []Change{change("", "NEW", 200)}}, nil},
 		{"a tick of younger rows", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-7_200_000)}, Changes: []Change{inserted}}, nil},
 		{"a tick whose row another program takes", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-60_000)}, Changes: []Change{inserted, change("NEW", "HELD", 150)}}, nil},
-		{"a tick that finds no fresh row", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-60_000)}, Calls: []Call{call("a", first, 10, 20, "error")}, Changes: []Change{inserted, change("NEW", "ERROR", 25)}}, nil},
+		{"a tick that finds a row which its policy lets wait", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-60_000)}, Calls: []Call{call("a", first, 10, 20, "error")}, Changes: []Change{inserted, change("NEW", "ERROR", 25)}}, nil},
 		{"a call by a tier of younger rows", History{Ticks: []Tick{tick}, Inserted: map[string]time.Time{"7": at(-7_200_000)}, Calls: []Call{call("a", first, 110, 120, "success")}, Changes: []Change{inserted}}, []string{Misplaced}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,6 +134,24 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without a policy each tick tries what has failed.
+func TestTicksOfFailedRows(t *testing.T) {
+	rules := testRules
+	rules.Due = rules.Pending
+	h := History{
+		Ticks:    []Tick{{"narrow", at(100), time.Hour, at(900)}},
+		Inserted: map[string]time.Time{"7": at(-60_000)},
+		Calls:    []Call{call("a", first, 10, 20, "error")},
+		Changes:  []Change{inserted, change("NEW", "ERROR", 25)},
+	}
+	found := Check(&h, rules)
+	if len(found) != 1 || found[0].Rule != Missed {
+		t.Errorf("a failed row that the tick left untried: got %v", found)
+	}
+	h.Calls = append(h.Calls, call("b", first, 110, 120, "error"))
+	testkit.Equal(t, "violations when it was tried", len(Check(&h, rules)), 0)
 }
 
 // Every rule is broken by a case above, or by torn notes.
