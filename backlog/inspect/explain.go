@@ -158,6 +158,8 @@ func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why str
 		return at, fmt.Sprintf("%s and is out of retries (%s: %d); `backlog retry` makes it new", failed, p.Name, p.Retries), false
 	case at.IsZero():
 		return at, "it has failed, but the row does not say when: it is due at once", true
+	case at.After(now) && p.Planned: // by the policy, a snooze, or who owns the row
+		return at, fmt.Sprintf("%s, and its next attempt is planned for %s", failed, FormatTime(at, r.Zone)), true
 	case at.After(now):
 		return at, fmt.Sprintf("%s, and %s lets it wait until %s", failed, p.Name, FormatTime(at, r.Zone)), true
 	}
