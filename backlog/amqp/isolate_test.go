@@ -17,7 +17,7 @@ import (
 	"backlog/internal/testserver"
 )
 
-// waiting returns how many messages are held whose outcomes cannot be published, and how
+// refusedCount returns how many messages are held whose outcomes cannot be published, and how
 // many others.
 func (c *Source) refusedCount() (waiting, others int) {
 	c.mu.Lock()

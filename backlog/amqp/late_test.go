@@ -103,14 +103,14 @@ func (w *works) killed() request {
 	return q
 }
 
-// lose ends the session as kill -9, or the network, does.
+// loseConnection ends the session as kill -9, or the network, does.
 func (d *Dispatch) loseConnection() {
 	sess := d.sessions.current()
 	sess.closeSockets()
 	<-sess.closed
 }
 
-// held returns how long nothing is dispatched.
+// holdTime returns how long nothing is dispatched.
 func (d *Dispatch) holdTime() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

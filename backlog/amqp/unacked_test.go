@@ -20,7 +20,7 @@ func (b *broker) limited(limit int32) {
 	b.check(err)
 }
 
-// lose ends the session as the network does, and waits for the next.
+// loseConnection ends the session as the network does, and waits for the next.
 func (c *Source) loseConnection(t *testing.T) {
 	t.Helper()
 	sess := c.sessions.current()

@@ -130,7 +130,7 @@ func (o *played) observe(ev backlog.Event) {
 	}
 }
 
-// recover says by when the backlog is done.
+// foretell says by when the backlog is done.
 func (o *played) foretell(outage watch.Outage, at time.Time) {
 	if o.down || !o.ended.IsZero() {
 		return

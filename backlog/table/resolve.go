@@ -40,13 +40,13 @@ type pendingState struct {
 
 // A setClause assigns a new value to a column in an UPDATE.
 type setClause struct {
-	column    string                        // quoted
-	expr      string                        // SQL, with ? for a bound value
-	nowColumn *timeColumn                   // the bound value is the present time, in the form of this column
-	valueOf   func(*backlog.Settlement) any // returns the bound value; nil: only nowColumn binds one
-	constant  bool                          // every row gets value
-	value     any
-	notBack   bool // of a valueOf: the row keeps a value that is later than the bound one
+	column     string                        // quoted
+	expr       string                        // SQL, with ? for a bound value
+	nowColumn  *timeColumn                   // the bound value is the present time, in the form of this column
+	valueOf    func(*backlog.Settlement) any // returns the bound value; nil: only nowColumn binds one
+	constant   bool                          // every row gets value
+	value      any
+	keepsLater bool // of a valueOf: the row keeps a value that is later than the bound one
 }
 
 // A stateUpdate is what a settlement writes for one target state.

@@ -431,7 +431,7 @@ func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) 
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
 		}
-		if a.notBack {
+		if a.keepsLater {
 			value := a.expr
 			_, args = t.perRow(a, b.padded(), args)
 			a.expr = "CASE WHEN " + a.column + " > " + value + " THEN " + a.column + " ELSE " + value + " END"
@@ -461,7 +461,7 @@ func setSQL(set []setClause) string {
 	return strings.Join(lists.Map(set, func(a setClause) string { return a.column + " = " + a.expr }), ", ")
 }
 
-// asRead returns the conditions of the rows that are as they were read.
+// unchangedConditions returns the conditions of the rows that are as they were read.
 func (t *layout) unchangedConditions(b batch) conditions {
 	state := t.states[b.state]
 	rows := b.rows

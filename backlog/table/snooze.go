@@ -10,13 +10,21 @@ import (
 )
 
 // KeepsSnooze implements [backlog.Snoozer]. A row keeps a snooze in the column of table.eligible, or
-// else, if the record has failed, in the one of the next attempt under a planned policy. Only a row shows
-// what the numbers of a column count: before there is one, a snooze would make a guess the column's form.
+// else, if the record has failed, in the one of the next attempt under a planned policy.
 func (t *layout) KeepsSnooze(r *backlog.Record) bool {
-	c := t.eligible
-	isGuess := c != nil && c.knownForm() == nil && !t.writeForm(c).Numeric() &&
-		(c.column.Class == db.Integer || c.column.Class == db.Real)
-	return len(t.snoozeSet[r.Lane]) > 0 && !(isGuess && t.snoozeSet[r.Lane][0].column == c.quoted)
+	set := t.snoozeSet[r.Lane]
+	if len(set) == 0 {
+		return false
+	}
+	isEligible := t.eligible != nil && set[0].column == t.eligible.quoted
+	return !isEligible || !t.guessesForm(t.eligible)
+}
+
+// guessesForm reports whether a time written to the column of numbers would be a guess. Only a row shows
+// what they count: before there is one, a snooze would make the guess the column's form.
+func (t *layout) guessesForm(c *timeColumn) bool {
+	isNumber := c.column.Class == db.Integer || c.column.Class == db.Real
+	return isNumber && c.knownForm() == nil && !t.writeForm(c).Numeric()
 }
 
 // snoozeClauses resolves what a snooze writes in each lane.
@@ -53,7 +61,7 @@ func (t *layout) decidesState(quoted string) bool {
 // to the column, too: a later time that is there by now is theirs, and stays.
 func (r *resolver) snoozeSet(c *timeColumn, shared bool) []setClause {
 	until := func(s *backlog.Settlement) any { return r.t.writeForm(c).Exact(s.Until) }
-	set := []setClause{{column: c.quoted, valueOf: until, notBack: shared}}
+	set := []setClause{{column: c.quoted, valueOf: until, keepsLater: shared}}
 	return onceEach(append(set, r.otherClauses(false)...))
 }
 

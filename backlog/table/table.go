@@ -150,7 +150,7 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 	return t, nil
 }
 
-// declared notes what the catalogue says about writes to the table: triggers, an engine
+// noteCatalog notes what the catalogue says about writes to the table: triggers, an engine
 // without transactions, columns that an index shortens, columns that the database updates.
 func (t *Table) noteCatalog() {
 	if len(t.catalog.Triggers) > 0 {
@@ -187,7 +187,7 @@ func (r *resolver) handlerColumns() {
 	r.t.columns = lists.Map(names, func(name string) *column { return r.column("table.columns", name) })
 }
 
-// fixed resolves table.where, which is part of every statement, and the status column.
+// fixedFilter resolves table.where, which is part of every statement, and the status column.
 func (r *resolver) fixedFilter() {
 	r.t.where = r.filter("table.where", r.t.m.Where)
 	if r.t.where.cond != "" {
