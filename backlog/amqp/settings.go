@@ -116,7 +116,9 @@ func (s *Settings) Check(fail func(field, problem string)) {
 // checkURLs calls fail with each URL that is invalid.
 func checkURLs(list []string, fail func(field, problem string)) {
 	for _, u := range list {
-		if _, err := amqp.ParseURI(u); err != nil {
+		_, err := amqp.ParseURI(u)
+		isURL := err == nil && strings.Contains(u, "://") // else "amqp:rabbit" would be this machine's broker
+		if !isURL {
 			fail("url", "is not a URL of AMQP; write amqp://user:password@host/vhost") // the error may show the password
 		}
 	}

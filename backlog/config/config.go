@@ -70,7 +70,7 @@ type Config struct {
 
 	Observers map[string]any // settings by the names of [Known.Observers], of the types that these make
 
-	Tiers *tiers.Schedule // never nil
+	Tiers *tiers.Schedule // nil with a source or a worker: they have no ticks
 
 	Digest string // of the file's text, set by LoadFile; "": it is not a regular file
 }
