@@ -445,7 +445,7 @@ func testSnooze(f *fixture) {
 		for _, lane := range bothLanes {
 			q := query(lane)
 			q.Now = at
-			f.wantLane(q)
+			f.wantLane(q, 50)
 		}
 	}
 	var again []backlog.Settlement
