@@ -277,7 +277,9 @@ func parseURL(text string) (*url.URL, error) {
 	}
 	u.Fragment = ""
 	u.RawFragment = ""
-	// url.Parse accepts characters in the query that are not allowed there.
+	// url.Parse accepts characters that are not allowed where they are. One in the path would have the
+	// whole path escaped anew, and a %2F in it would become a step.
+	u.RawPath = escape(u.RawPath, func(c byte) bool { return strings.IndexByte(lettersAndDigits+"-_.~$&+,/:;=@!'()*[]%", c) >= 0 })
 	u.RawQuery = escape(u.RawQuery, func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"<>`, c) < 0 })
 	return u, nil
 }

@@ -30,6 +30,7 @@ func TestTemplateExpands(t *testing.T) {
 		{"https://h/{id}/x?n={n}&m={id}", recordOf("id", int64(7), "n", 1.5), "https://h/7/x?n=1.5&m=7"},
 		{"https://h/{a}", recordOf("a", "x/../y?z#é %"), ""}, // a step
 		{"https://h/{a}", recordOf("a", "x/y?z#é %&+"), "https://h/x%2Fy%3Fz%23%C3%A9%20%25&+"},
+		{"https://h/é {{{a}", recordOf("a", "x/y"), "https://h/%C3%A9%20%7Bx%2Fy"}, // what else must be escaped is beside it
 		{"https://h/?q={a}", recordOf("a", "x/../y?z#é %&="), "https://h/?q=x%2F..%2Fy%3Fz%23%C3%A9+%25%26%3D"},
 		{"https://h?q={a}", recordOf("a", ""), "https://h?q="},
 		{"https://h/{{{a}}}", recordOf("a", "v"), "https://h/{v}"},
@@ -156,7 +157,7 @@ func TestTemplateErrors(t *testing.T) {
 func FuzzTemplate(f *testing.F) {
 	for _, s := range [][2]string{
 		{"https://h/a/{x}/b?c={x}", ".."}, {"https://h/{{{x}}}", "é"}, {"{x}", "http://h/"}, {"https://{x}.org/", "a@b"}, {"https://h/%{x}", "2f"},
-		{"https://h?{x}/..", "/"}, {"https://u:p@h/%41{x}", "%2e%2e"}, {"http://h:{x}", "1"},
+		{"https://h?{x}/..", "/"}, {"https://u:p@h/%41{x}", "%2e%2e"}, {"https://h/{{{x}", "/"}, {"http://h:{x}", "1"},
 	} {
 		f.Add(s[0], s[1])
 	}
