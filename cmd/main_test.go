@@ -91,7 +91,12 @@ var patience = time.Minute
 func eventually(cond func() bool) bool { return eventuallyWithin(patience, cond) }
 
 func eventuallyWithin(d time.Duration, cond func() bool) bool {
-	tick := time.NewTicker(25 * time.Millisecond)
+	return eventuallyEvery(25*time.Millisecond, d, cond)
+}
+
+// eventuallyEvery is for a condition that costs much to find out.
+func eventuallyEvery(pace, d time.Duration, cond func() bool) bool {
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for deadline := time.Now().Add(d); !cond(); <-tick.C {
 		if time.Now().After(deadline) {

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -132,12 +133,21 @@ func cmdPasses(ts *testscript.TestScript, neg bool, args []string) {
 
 // writePasses writes the passes of a world of [worlds.Examples] to a file.
 func writePasses(file, world string) error {
-	example := worlds.Examples[world]
-	if example == nil {
+	lines := passesOf[world]
+	if lines == nil {
 		return fmt.Errorf("there is no world %q", world)
 	}
-	return os.WriteFile(file, worlds.Lines("orders-00000000", example().Play()), 0o644)
+	return os.WriteFile(file, lines(), 0o644)
 }
+
+// passesOf plays each world at most once: that takes seconds.
+var passesOf = func() map[string]func() []byte {
+	play := make(map[string]func() []byte)
+	for name, example := range worlds.Examples {
+		play[name] = sync.OnceValue(func() []byte { return worlds.Lines("orders-00000000", example().Play()) })
+	}
+	return play
+}()
 
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, args, 2, "exits STATUS PROGRAM...")

@@ -54,13 +54,14 @@ web: {listen: "127.0.0.1:0"}
 		d := s.start("run")
 		d.says(`"msg":"leading"`)
 		at := servedAt.FindStringSubmatch(d.log.String())[1]
+		token := strings.TrimSpace(s.mustRun("token"))
 		get := func(path string) (int, string) {
 			t.Helper()
 			r, err := http.NewRequest(http.MethodGet, at+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(s.mustRun("token")))
+			r.Header.Set("Authorization", "Bearer "+token)
 			answer, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +85,12 @@ web: {listen: "127.0.0.1:0"}
 		within := func(what string, well bool) verdict {
 			t.Helper()
 			began, last := time.Now(), verdict{}
-			if !eventually(func() bool { last = look(); return last.agree(well) }) || time.Since(began) > 40*time.Second { // 30 s, and what a busy machine takes
+			agrees := func() bool {
+				last = look()
+				return last.agree(well)
+			}
+			const pace = 500 * time.Millisecond                                                 // a look is four pages
+			if !eventuallyEvery(pace, patience, agrees) || time.Since(began) > 40*time.Second { // 30 s, and what a busy machine takes
 				t.Fatalf("%s: after %v they say %v\n%s", what, time.Since(began).Round(time.Second), last, d.log)
 			}
 			return last
