@@ -13,14 +13,16 @@ trap 'rm -f "$out" "$out".*' EXIT
 flags='-shuffle=on -timeout=30m'
 # What runs with both drivers: kills, and daemons of scripts.
 drivers='TestSQLite|TestCrash|TestScript/^(run|source|metrics|web)'
-alone='^Example|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays|TestTooLarge$|PagesAreRead$|TestPlansOfRetries$|TestMySQLPlans$|TestPostgresPlans$|TestWaitsBesideDates$|TestMySQLPartitions$|TestImports|TestClockIsAnArgument'
+alone='^Example|TestModels|TestTooManySnoozes|TestProbeOfAColumnThatIsGone|TestSickRows|TestFormsBesideEachOther|TestPagesOfTextsInManyWays|TestClosed|TestHostile|TestLoopTriesEachRecord|TestRunStops|TestProgress$|TestSimulateShowsNoProgress|TestDateutil|TestRunIsTheNaiveWalk|TestSuiteCatchesMutants|TestDueAgreesWithThePolicy|TestExplainAgreesWithPasses|PlansOverDays|TestTooLarge$|PagesAreRead$|TestPlansOfRetries$|TestMySQLPlans$|TestPostgresPlans$|TestWaitsBesideDates$|TestMySQLPartitions$|TestImports|TestClockIsAnArgument'
 wide='TestWidePassDelaysNoFresh/^wide=2|TestWidePassDelaysNoFresh/./././fresh=50'
 # What goes through hours of a daemon, one event after the other.
 policies='TestSimulationIsTheDaemon|TestMissedTicksAreOnePass'
+# Packages that compute much, or start programs, and no goroutines but those of package backlog.
+whole='packaging|simulate|advise|propose|recur'
 # The conformance suite: on SQLite, on servers, what of that is for one goroutine, and on further forms of times.
 sqlite='TestStore$|TestStoreOfAPool$'
 servers='^Test(PostgresStore|StoreOnMySQL|StoreOfAPoolOnServers)$'
-lone='(Walk|Random|Expire|Group|Keys|Settle|Guard|Pending|Refused|Errors|NotDue|Cursor|Attempts|Overdue|Count(skip|oldest|newest)?$|(^|s|p)Twice)'
+lone='(Walk|Random|Snooze|Expire|Group|Keys|Settle|Guard|Pending|Refused|Errors|NotDue|Cursor|Attempts|Overdue|Count(skip|oldest|newest)?$|(^|s|p)Twice)'
 one="$servers/./($lone|Promises)|^TestStoreOfAPool\$/./($lone|Promises)|^TestStore\$/^(seconds|Z|zone|unix|julian|sparse)/$lone"
 # Walks under a counting policy, once more with another form of times or over another pool.
 walks='(Counted|Planned).*(Walk|Random)'
@@ -49,13 +51,14 @@ else
 	raced() { run -race $flags -tags cgo_sqlite -skip "$alone|$forms|$one|$wide|$policies" "$@"; }
 	$go build -race -tags cgo_sqlite ./... # once: two that want the same at the same time both compile it
 	raced ./cmd >"$out.cmd" &
-	raced ./backlog/table ./backlog/simulate ./packaging $($go list ./... | grep -vE '/(cmd|advise|propose)$') # the longest first
-	# A pool in memory differs from one on a file by its connections alone, not by the driver.
-	run $flags -tags cgo_sqlite -run "$sqlite" -skip "TestStoreOfAPool\$/^memory|$again" ./backlog/table
+	raced ./backlog/table $($go list ./... | grep -vE "/(cmd|$whole)\$") # the longest first
+	# A pool in memory differs from one on a file by its connections alone, not by the driver, and
+	# to the driver one form of text is like another.
+	run $flags -tags cgo_sqlite -run "$sqlite" -skip "TestStoreOfAPool\$/^memory|TestStore\$/^(Z|zone|sparse)|$again" ./backlog/table
 	export CGO_ENABLED=0 GOFLAGS="$($go env GOFLAGS) -trimpath" # as make build has it, and make lint
-	run $flags -run "$drivers|$alone|$wide|$policies|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u)
+	run $flags -run "$drivers|$alone|$wide|$policies|$sqlite|$servers" ./backlog/table ./cmd ./backlog/memory $(grep -rlE --include='*_test.go' "^func \w*(TestSQLite|$(echo "$alone" | tr -d ^$)|${wide%%/*})" . | xargs -n 1 dirname | sort -u | grep -vE "/($whole)\$")
 	manifests
-	run $flags ./backlog/advise/... # it computes much, and starts no goroutine
+	run $flags $($go list ./... | grep -E "/($whole)\$")
 	wait
 	cat "$out.cmd"
 fi
