@@ -267,14 +267,19 @@ func (s sample) asForm(zone *time.Location) Form {
 	} else if c := named[s.shape.form]; c != nil {
 		return Form{c}
 	}
-	c := Calendar{Head: cmp.Or(mostCounted(s.heads), s.shape.form), class: class, Suffix: mostCounted(s.zones), Zone: zone, anyDivider: s.shape.form == dated}
+	widest := bits.Len(s.widths) - 1 // of the fractions
+	heads := maps.Clone(s.heads)
+	if widest > 0 { // what is written has a fraction, too, and so seconds
+		maps.DeleteFunc(heads, func(head string, _ int) bool { return !strings.HasSuffix(head, "05") })
+	}
+	c := Calendar{Head: cmp.Or(mostCounted(heads), s.shape.form), class: class, Suffix: mostCounted(s.zones), Zone: zone, anyDivider: s.shape.form == dated}
 	if offset, ok := fixed(zone); s.shape.text && ok {
 		c.zoneOptional = offset == s.shape.offset
 	}
 	if c.Suffix != "" {
 		c.Zone = time.FixedZone("", s.shape.offset)
 	}
-	if widest := bits.Len(s.widths) - 1; widest > 0 {
+	if widest > 0 {
 		c.Fraction = "." + strings.Repeat("0", widest)
 		c.omitsZero = s.widths&1 != 0
 		if s.widths&^1 != 1<<widest {
