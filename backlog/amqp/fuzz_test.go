@@ -176,10 +176,10 @@ func FuzzRubyValue(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		begun := time.Now()
 		v := rubyValue(text)
-		if took := time.Since(begun); took > time.Second+time.Duration(len(text))*time.Millisecond {
-			t.Errorf("%d bytes take %v", len(text), took)
+		bound := time.Second + time.Duration(len(text))*time.Millisecond
+		if isSlow(bound, text) {
+			t.Errorf("%d bytes take more than %v", len(text), bound)
 		}
 		if err := (amqp.Table{"v": v}).Validate(); err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -188,6 +188,18 @@ func FuzzRubyValue(f *testing.F) {
 			t.Errorf("%q: no JSON", text)
 		}
 	})
+}
+
+// isSlow reports whether the text takes longer than the bound each of three times: once may be the machine.
+func isSlow(bound time.Duration, text string) bool {
+	for range 3 {
+		begun := time.Now()
+		rubyValue(text)
+		if time.Since(begun) <= bound {
+			return false
+		}
+	}
+	return true
 }
 
 // FuzzOutcome shows that whatever a worker answers is the outcome that it names, or an error, and that a pause
