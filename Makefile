@@ -78,7 +78,7 @@ growth: build ## measure what grows with the table, from 10^4 to 10^MAX rows (MA
 orphans: ## run N=10000 handlers that leave processes behind, under a first process as in a container
 	BACKLOG_ORPHANS=$(or $(N),10000) $(STATIC) $(GO) test -v -count=1 -run '^TestOrphans$$' ./backlog/handler/exec
 
-fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m bring nothing new; RUN=FuzzCron only those that match
+fuzz: ## fuzz every parser for FUZZTIME=30s, and on until QUIET=10m reach no new statement; RUN=FuzzCron only those that match
 	RUN='$(RUN)' QUIET='$(QUIET)' ./testdata/fuzz.sh '$(GO)' $(or $(FUZZTIME),30s)
 
 torture: ## kill source, daemon and worker at each arrow to RabbitMQ, N=200 times
