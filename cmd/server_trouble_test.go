@@ -85,11 +85,11 @@ web: {listen: "127.0.0.1:0"}
 		within := func(what string, well bool) verdict {
 			t.Helper()
 			began, last := time.Now(), verdict{}
+			const pace = 500 * time.Millisecond // a look is four pages
 			agrees := func() bool {
 				last = look()
 				return last.agree(well)
 			}
-			const pace = 500 * time.Millisecond                                                 // a look is four pages
 			if !eventuallyEvery(pace, patience, agrees) || time.Since(began) > 40*time.Second { // 30 s, and what a busy machine takes
 				t.Fatalf("%s: after %v they say %v\n%s", what, time.Since(began).Round(time.Second), last, d.log)
 			}

@@ -86,7 +86,7 @@ web: {listen: "127.0.0.1:0", actions: true, show: [date_inserted, seen, expires_
 			t.Errorf("only %d dates were found", dates)
 		}
 		_, page := s.ask("GET", address, "/record?id=1", "")
-		if waits := "lets it wait until " + time.Now().Add(2*time.Hour).In(zone).Format("2006-01-02"); kind != onMySQL && !strings.Contains(page, waits) {
+		if waits := "its next attempt is planned for " + time.Now().Add(2*time.Hour).In(zone).Format("2006-01-02"); kind != onMySQL && !strings.Contains(page, waits) {
 			t.Errorf("want %q in the reason: %s", waits, page)
 		}
 		if seen := "<dd>" + now.Add(-time.Hour).In(zone).Format(time.DateTime) + " +14</dd>"; kind != onSQLite && !strings.Contains(html.UnescapeString(page), seen) {
