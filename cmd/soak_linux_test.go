@@ -274,10 +274,11 @@ func (s *soaker) state() (a soakState) {
 	return a
 }
 
-// resident returns the daemon's memory in MiB.
+// resident returns the daemon's memory in MiB, without the pages of its program: the system maps more of
+// these as more of the program runs, and takes them back at any time.
 func (s *soaker) resident() float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.cmd.Process.Pid))
-	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	_, after, _ := strings.Cut(string(text), "RssAnon:")
 	var kib float64
 	fmt.Sscan(after, &kib)
 	return kib / 1024
@@ -320,6 +321,7 @@ func TestSoak(t *testing.T) {
 	began := time.Now()
 	first := make([]soakState, daemons)
 	mean := make([]float64, parts) // memory of a daemon; that of one depends on when it last collected garbage
+	live := make([]float64, parts)
 	for part := range parts {
 		var all sync.WaitGroup
 		for _, s := range soakers {
@@ -346,10 +348,11 @@ func TestSoak(t *testing.T) {
 			}
 			s.memory = append(s.memory, s.resident())
 			s.heap = append(s.heap, s.live())
-			mean[part] += s.resident() / float64(daemons)
+			mean[part] += s.memory[part] / float64(daemons)
+			live[part] += s.heap[part] / float64(daemons)
 		}
-		t.Logf("part %d of %d after %v: each %+v, %.1f MiB, %d files, %d goroutines, %d connections", part+1, parts, time.Since(began).Round(time.Second),
-			soakers[0].done, mean[part], first[0].Files, first[0].Goroutines, first[0].Sessions)
+		t.Logf("part %d of %d after %v: each %+v, %.1f MiB, of which %.1f live, %d files, %d goroutines, %d connections", part+1, parts, time.Since(began).Round(time.Second),
+			soakers[0].done, mean[part], live[part], first[0].Files, first[0].Goroutines, first[0].Sessions)
 	}
 	var sum soakCounts
 	for i, s := range soakers {
