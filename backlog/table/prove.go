@@ -51,7 +51,7 @@ func (w *batchUpdate) shown(d *db.Text) string {
 	args := w.args
 	for i := range set {
 		a := &set[i]
-		if a.keepsLater {
+		if a.keepsLater != nil {
 			a.expr = "?" // as far as it shows what is written
 			args = args[1:]
 		}

@@ -46,7 +46,7 @@ type setClause struct {
 	valueOf    func(*backlog.Settlement) any // returns the bound value; nil: only nowColumn binds one
 	constant   bool                          // every row gets value
 	value      any
-	keepsLater bool // of a valueOf: the row keeps a value that is later than the bound one
+	keepsLater *timeColumn // of a valueOf: the row keeps a time of this column that is later than the bound one
 }
 
 // A stateUpdate is what a settlement writes for one target state.

@@ -431,10 +431,10 @@ func (t *layout) bound(list []setClause, b batch) (set []setClause, args []any) 
 		case a.valueOf != nil:
 			a.expr, args = t.perRow(a, b.padded(), args)
 		}
-		if a.keepsLater {
+		if a.keepsLater != nil {
 			value := a.expr
 			_, args = t.perRow(a, b.padded(), args)
-			a.expr = "CASE WHEN " + a.column + " > " + value + " THEN " + a.column + " ELSE " + value + " END"
+			a.expr = "CASE WHEN " + t.isLater(a.keepsLater, value) + " THEN " + a.column + " ELSE " + value + " END"
 		}
 		set = append(set, a)
 	}

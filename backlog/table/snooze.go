@@ -61,8 +61,25 @@ func (t *layout) decidesState(quoted string) bool {
 // to the column, too: a later time that is there by now is theirs, and stays.
 func (r *resolver) snoozeSet(c *timeColumn, shared bool) []setClause {
 	until := func(s *backlog.Settlement) any { return r.t.writeForm(c).Exact(s.Until) }
-	set := []setClause{{column: c.quoted, valueOf: until, keepsLater: shared}}
-	return onceEach(append(set, r.otherClauses(false)...))
+	snooze := setClause{column: c.quoted, valueOf: until}
+	if shared {
+		snooze.keepsLater = c
+	}
+	return onceEach(append([]setClause{snooze}, r.otherClauses(false)...))
+}
+
+// isLater returns the condition for rows whose time in the column is later than a value of the column's form.
+func (t *layout) isLater(c *timeColumn, value string) string {
+	form := t.writeForm(c)
+	if form.AnyDivider() {
+		// Within a day each text with a T is above all with a space.
+		return "REPLACE(" + c.quoted + ", 'T', ' ') > REPLACE(" + value + ", 'T', ' ')"
+	}
+	if form.Numeric() {
+		// To SQLite a text, such as an empty one, is above each number.
+		return c.quoted + " > " + value + " AND " + c.quoted + " < 1e19"
+	}
+	return c.quoted + " > " + value
 }
 
 // snoozeUpdates returns an update for each state whose records' snoozes rows keep, without a row.

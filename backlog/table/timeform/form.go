@@ -54,6 +54,12 @@ func (f Form) Numeric() bool {
 	return !text
 }
 
+// AnyDivider reports whether values are texts that have either a space or a T between date and time of day.
+func (f Form) AnyDivider() bool {
+	c, _ := f.codec.(Calendar)
+	return c.anyDivider
+}
+
 // Zoneless reports whether the type of the column is a date, with or without a time of day, that has no zone.
 func (f Form) Zoneless() bool {
 	c, _ := f.codec.(Calendar)
