@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,13 +116,26 @@ func (s *Settings) Check(fail func(field, problem string)) {
 
 // checkURLs calls fail with each URL that is invalid.
 func checkURLs(list []string, fail func(field, problem string)) {
-	for _, u := range list {
-		_, err := amqp.ParseURI(u)
-		isURL := err == nil && strings.Contains(u, "://") // else "amqp:rabbit" would be this machine's broker
-		if !isURL {
-			fail("url", "is not a URL of AMQP; write amqp://user:password@host/vhost") // the error may show the password
+	for _, text := range list { // the errors may show the password
+		parsed, err := url.Parse(text)
+		_, parseErr := amqp.ParseURI(text)
+		switch {
+		case err != nil || parseErr != nil || parsed.Opaque != "":
+			fail("url", "is not a URL of AMQP; write amqp://user:password@host/vhost")
+		case parsed.Hostname() == "":
+			fail("url", "names no host; write amqp://user:password@host/vhost, with localhost for this machine")
+		case parsed.Fragment != "":
+			fail("url", "has a #, behind which nothing is sent; write %23 if it belongs to the vhost")
+		case !isPort(parsed.Port()):
+			fail("url", "has a port beyond 65535")
 		}
 	}
+}
+
+// isPort reports whether the text is the number of a port, or empty.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }
 
 // Unacknowledged returns how long a message may be unacknowledged, and so how long it may be

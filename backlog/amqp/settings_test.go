@@ -1,23 +1,34 @@
 package amqp
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestURLsThatAreNone(t *testing.T) {
 	for _, c := range []struct {
-		url  string
-		want int // errors
+		url, want string // what is said of it begins so; "": nothing
 	}{
-		{"amqp://u:p@rabbit:5672/shop", 0},
-		{"amqps://rabbit", 0},
-		{"amqp:rabbit", 1},
-		{"rabbit:5672", 1},
-		{"http://rabbit", 1},
-		{"", 1},
+		{"amqp://u:p@rabbit:5672/shop%23", ""},
+		{"amqps://[::1]", ""},
+		{"amqp:rabbit", "is not a URL"},
+		{"rabbit:5672", "is not a URL"},
+		{"http://rabbit", "is not a URL"},
+		{"", "is not a URL"},
+		{"amqp:rabbit?://", "is not a URL"},
+		{"amqp:#://", "names no host"},
+		{"amqp://", "names no host"},
+		{"amqps:///shop", "names no host"},
+		{"amqp://:5672/", "names no host"},
+		{"amqp://u:p@/", "names no host"}, // ${HOST} is empty
+		{"amqp://rabbit:99999/", "has a port"},
+		{"amqp://rabbit:0/", "has a port"},
+		{"amqp://rabbit/shop#1", "has a #"},
 	} {
-		got := 0
-		checkURLs([]string{c.url}, func(string, string) { got++ })
-		if got != c.want {
-			t.Errorf("%q: got %d errors, want %d", c.url, got, c.want)
+		got := ""
+		checkURLs([]string{c.url}, func(_, problem string) { got = problem })
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%q: %q, want %q", c.url, got, c.want)
 		}
 	}
 }
