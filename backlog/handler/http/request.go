@@ -218,8 +218,6 @@ func parseTemplate(text string) (*urlTemplate, error) {
 			return "https://" + placeholder, nil
 		case before == "":
 			return "", errors.New("begins with a {column}, which must be the whole url or stand behind https://" + exampleURL)
-		case isDots(before[strings.LastIndexByte(before, '/')+1:]):
-			return "", fmt.Errorf("has dots right before {%s}, which could become a step to somewhere else; write it without them", name)
 		case strings.Contains(before[max(0, len(before)-2):], "%"):
 			return "", fmt.Errorf("has a %% right before {%s}, which would complete an escape; write %%25 for the character itself", name)
 		}
@@ -234,6 +232,9 @@ func parseTemplate(text string) (*urlTemplate, error) {
 	t.base, err = parseURL(example)
 	if err == nil && t.hostFromRecord && t.base.User != nil {
 		err = errors.New("has a user and a host from the record, which anybody's server could be; give credentials in headers, if every host may see them")
+	}
+	if err == nil && len(t.columns) > 0 && hasDotStep(t.base) {
+		err = errors.New("has a step . or .. in its path; write the path to which it leads")
 	}
 	return t, err
 }
@@ -324,6 +325,9 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 	if hostDiffers && !t.hostFromRecord {
 		return nil, errors.New("the url from the record leads to another host")
 	}
+	if !t.isColumn && hasDotStep(u) {
+		return nil, errors.New("the url from the record has a step . or .. in its path, and would lead elsewhere")
+	}
 	return u, nil
 }
 
@@ -332,7 +336,10 @@ func (t *urlTemplate) expand(r *backlog.Record) (*url.URL, error) {
 func escapedValue(column, value, before string) (string, error) {
 	switch partAfter(before) {
 	case inPath:
-		return url.PathEscape(value), checkPathValue(column, value, before)
+		if value == "" && strings.HasSuffix(before, "/") {
+			return "", fmt.Errorf("column %s is empty, which would make it another path", column)
+		}
+		return url.PathEscape(value), nil
 	case inQuery:
 		return url.QueryEscape(value), nil
 	case inAuthority:
@@ -343,26 +350,16 @@ func escapedValue(column, value, before string) (string, error) {
 	return value, nil
 }
 
-// checkPathValue returns an error for a value that would lead to another place in the path,
-// such as "..". Escaping does not help: servers take %2E%2E for two dots, and some take ..%2F
-// for a step up.
-func checkPathValue(column, value, before string) error {
-	if value == "" && strings.HasSuffix(before, "/") {
-		return fmt.Errorf("column %s is empty, which would make it another path", column)
-	}
-	for _, segment := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' }) {
-		name, _, _ := strings.Cut(segment, ";") // without parameters
+// hasDotStep reports whether a step of the path is one or two dots, which servers take away. Escaping does not
+// help: they take %2E%2E for two dots, and some take ..%2F and ..%5C for a step up.
+func hasDotStep(u *url.URL) bool {
+	for step := range strings.FieldsFuncSeq(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		name, _, _ := strings.Cut(step, ";") // without parameters
 		if name == "." || name == ".." {
-			return fmt.Errorf("column %s would lead out of the path, by %q", column, name)
+			return true
 		}
 	}
-	return nil
-}
-
-// isDots reports whether the beginning of a path segment, escaped or not, is nothing but dots.
-func isDots(s string) bool {
-	plain, _ := url.PathUnescape(s)
-	return plain != "" && strings.Trim(plain, ".") == ""
+	return false
 }
 
 // invalidInHost reports whether r may not be in a host with or without a port: names have

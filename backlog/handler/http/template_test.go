@@ -65,6 +65,7 @@ func TestTemplateExpands(t *testing.T) {
 
 func TestTemplateRefusesValues(t *testing.T) {
 	t.Parallel()
+	const steps = "the url from the record has a step . or .. in its path, and would lead elsewhere"
 	for _, tt := range []struct {
 		template string
 		value    any
@@ -76,14 +77,17 @@ func TestTemplateRefusesValues(t *testing.T) {
 		{"https://h/?b={b}", "x", "url: the record has no column b; see table.columns"},
 		{"https://h/{a}", "", "url: column a is empty, which would make it another path"},
 		{"https://h/{a}/x", "", "url: column a is empty, which would make it another path"},
-		{"https://h/{a}/x", "..", `url: column a would lead out of the path, by ".."`},
-		{"https://h/x/{a}", ".", `url: column a would lead out of the path, by "."`},
-		{"https://h/x/{a}?q=/", "..", `url: column a would lead out of the path, by ".."`},
-		{"https://h/x/{a}{a}", ".", `url: column a would lead out of the path, by "."`},
-		{"https://h/x/-{a}/y", ".", `url: column a would lead out of the path, by "."`},
-		{"https://h/{a}", "../admin", `url: column a would lead out of the path, by ".."`},
-		{"https://h/{a}", `x\..\admin`, `url: column a would lead out of the path, by ".."`},
-		{"https://h/{a}", "x/..;v=1/admin", `url: column a would lead out of the path, by ".."`},
+		{"https://h/{a}/x", "..", steps},
+		{"https://h/x/{a}", ".", steps},
+		{"https://h/x/{a}?q=/", "..", steps},
+		{"https://h/x/{a}{a}", ".", steps},
+		{"https://h/x/.{a}/y", ".", steps},
+		{"https://h/x/%2e{a}/y", ".", steps},
+		{"https://h/x/{a}.", ".", steps},
+		{"https://h/x/{a}..", `b\`, steps},
+		{"https://h/{a}", "../admin", steps},
+		{"https://h/{a}", `x\..\admin`, steps},
+		{"https://h/{a}", "x/..;v=1/admin", steps},
 		{"https://{a}.example.org/", "evil.org/", "url: column a holds what no host can be named"},
 		{"https://{a}.example.org/", "u@evil.org", "url: column a holds what no host can be named"},
 		{"https://{a}.example.org/", "evil.org#", "url: column a holds what no host can be named"},
@@ -140,8 +144,7 @@ func TestTemplateErrors(t *testing.T) {
 		"https://{u}@h/":         "has a user and a host from the record, which anybody's server could be; give credentials in headers, if every host may see them",
 		"https://h:99999/":       "has a port beyond 65535; correct it",
 		"https://exämple.org/":   "has a host with letters beyond ASCII; write its xn-- form",
-		"https://h/x/.{a}/y":     "has dots right before {a}, which could become a step to somewhere else; write it without them",
-		"https://h/x/%2e{a}/y":   "has dots right before {a}, which could become a step to somewhere else; write it without them",
+		"https://h/{a}/../y":     "has a step . or .. in its path; write the path to which it leads",
 		"https://h/\x00":         "is no URL; write one such as https://example.com/orders",
 		"https://h/%zz?{a}":      "is no URL; write one such as https://example.com/orders",
 		"https://h/{a}#fragment": "has a part behind #, which no service is sent; remove it",
