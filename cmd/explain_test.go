@@ -24,9 +24,9 @@ func TestExplainIsExact(t *testing.T) {
 		{"out of the widest tier", "progressive", "2026-01-05 11:51:17", 7*24*time.Hour - 25*time.Minute, 3, "before a tick comes it is older than every tier reaches (7d)"},
 		{"counted", "fibonacci", "2026-01-05 11:51:17", 0, 8, ""},
 		{"counted, with milliseconds", "{arctan: {max: 20m}}", "2026-01-05 11:51:17.250", 0, 8, ""},
-		{"counted, until it is given up", "{list: [0, 30s, 7m]}", "2026-01-05 11:51:17", 0, 4, "it has failed 4 times and is out of retries (list: 3); `backlog retry` makes it new"},
+		{"counted, until it is given up", "{list: [0, 30s, 7m]}", "2026-01-05 11:51:17", 0, 4, "it has failed 4 times and is out of retries, of which list allows 3; `backlog retry` makes it new"},
 		{"planned", "{exponential: {max_retries: 9}}", "2026-01-05 11:51:17.250", 0, 8, ""},
-		{"planned, until it is given up", "linear", "2026-01-05 11:51:17", 0, 4, "it has failed 4 times and is out of retries (linear: 3); `backlog retry` makes it new"},
+		{"planned, until it is given up", "linear", "2026-01-05 11:51:17", 0, 4, "it has failed 4 times and is out of retries, of which linear allows 3; `backlog retry` makes it new"},
 		{"never tried again", "none", "2026-01-05 11:51:17", 0, 1, "it has failed, and the policy none never tries again; `backlog retry` makes it new"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

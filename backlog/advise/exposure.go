@@ -128,7 +128,7 @@ func (t *track) add(p *Pass, at float64, inOutage bool) {
 const oldFresh = 0.98
 
 // fresh returns the ages between low and high at which a fresh record was not there in the last complete
-// pass; nil: that pass should have met it, so it was retried, or inserted with an old date.
+// pass; nil: none is known, or that pass should have met it, so it was retried, or inserted with an old date.
 func (t *track) fresh(now, low, high float64) []piece {
 	if t.lastComplete < 0 || low >= oldFresh*(now-t.lastComplete) {
 		return nil
@@ -206,7 +206,7 @@ type learner struct {
 
 	exposures  []*exposure
 	byKey      map[exposureKey]*exposure
-	retried    int // attempts at fresh records that an earlier pass should have met
+	retried    int // attempts at fresh records that an earlier pass should have met, or without one
 	incomplete []IncompleteBand
 	curve      *curve
 }

@@ -42,7 +42,7 @@ type Model struct {
 
 	Changed    time.Time // the day on which behaviour changed; zero: it did not
 	LeftOut    LeftOut
-	Retried    int // attempts at fresh records that an earlier pass should have met
+	Retried    int // attempts at fresh records that an earlier pass should have met, or without one
 	Incomplete []IncompleteBand
 
 	// FirstFailures is the share of all records whose first attempt fails, and BrokenForGood the share

@@ -204,9 +204,12 @@ func openNode(ctx context.Context, s *Settings, url string, purposes []string) (
 		sess.end(err)
 		sess.closeSockets() // those too that were opened after end
 		uri, _ := amqp.ParseURI(url)
-		var hint string // a refusal by TLS may arrive as a connection reset
-		if uri.Scheme == "amqps" && uri.CertFile == "" {
-			hint = " If it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
+		var hint string
+		switch {
+		case errors.As(err, new(tls.RecordHeaderError)):
+			hint = "; if this port is one without TLS, write amqp://"
+		case uri.Scheme == "amqps" && uri.CertFile == "": // a refusal may arrive as a connection reset
+			hint = "; if it wants a certificate, the URL names it by ?certfile=…&keyfile=…"
 		}
 		reason := explain(err)
 		if refusesVhost(err) {

@@ -148,16 +148,19 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 // retryFrom is availableFrom for a record that has failed, by its policy alone.
 func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Rule().At(backlog.Failed, r.Memory)
-	failed := "it has failed " + times(r.Memory.Failed())
+	failed := "it has failed"
+	if n := r.Memory.Failed(); n > 0 { // a planned time may stand beside no count
+		failed += " " + times(n)
+	}
 	switch {
 	case p == nil:
 		return at, "it has failed, and is tried again at every tick of a tier that reaches its age", true
 	case p.Never:
 		return at, fmt.Sprintf("it has failed, and the policy %s never tries again; `backlog retry` makes it new", p.Name), false
 	case !ok:
-		return at, fmt.Sprintf("%s and is out of retries (%s: %d); `backlog retry` makes it new", failed, p.Name, p.Retries), false
+		return at, fmt.Sprintf("%s and is out of retries, of which %s allows %d; `backlog retry` makes it new", failed, p.Name, p.Retries), false
 	case at.IsZero():
-		return at, "it has failed, but the row does not say when: it is due at once", true
+		return at, "it has failed, and nothing in its row lets it wait: it is due at once", true
 	case at.After(now) && p.Planned: // by the policy, a snooze, or who owns the row
 		return at, fmt.Sprintf("%s, and its next attempt is planned for %s", failed, FormatTime(at, r.Zone)), true
 	case at.After(now):

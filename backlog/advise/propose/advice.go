@@ -280,7 +280,7 @@ func warnings(m *advise.Model) []string {
 		add("in the last week %s records a day came in, before that %s: the figures are for as many as in the last week", rounded(24*m.PerHour), rounded(24*m.PerHourBefore))
 	}
 	if m.Retried > 0 {
-		add("%d records were tried for the first time although an earlier pass should have met them: they were retried, or inserted with an old date, and nothing is learned from them", m.Retried)
+		add("%d records were first tried by the first pass that is known, or later than an earlier pass should have met them, as after a retry by hand or with an old date: nothing is learned from them", m.Retried)
 	}
 	if hour, share := m.BusiestHours(); m.Recoveries >= advise.LeastRecoveries && share > concentrated {
 		add("%.0f %% of the recoveries come between %02d:00 and %02d:00 UTC: a tier with `cron` that ticks after these hours, in its own `timezone`, may be better than any with `every`", 100*share, hour, (hour+3)%24)

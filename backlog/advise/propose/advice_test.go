@@ -100,7 +100,7 @@ func TestWarnings(t *testing.T) {
 		"1 pass is out of order, since the clock was set",
 		"1 pass did not try all its records",
 		"nothing is learned from the ages up to 10m, any: more than a tenth",
-		"7 records were tried for the first time although",
+		"7 records were first tried by the first pass that is known",
 		"nothing was tried more often than every 5m",
 		"taken for granted that they recover with time",
 	} {
