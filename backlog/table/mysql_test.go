@@ -12,6 +12,7 @@ import (
 
 	"backlog/backlog"
 	"backlog/backlog/storetest"
+	"backlog/backlog/table"
 	"backlog/internal/testserver"
 )
 
@@ -129,4 +130,52 @@ func newMySQL(tb testing.TB) (plain *sql.DB, rawURL string) {
 	tb.Helper()
 	_, u := testserver.MySQL(tb, "backlog_test_")
 	return plainMySQL(tb, u), u.String()
+}
+
+// TestMySQLReopenedTable: a table that is opened again on the same connections, as a reload does, leaves no
+// statements behind on the server, which has a limit for those of all programs.
+func TestMySQLReopenedTable(t *testing.T) {
+	t.Parallel()
+	plain, url := newMySQL(t)
+	if _, err := plain.Exec("CREATE TABLE jobs (id INT PRIMARY KEY, status VARCHAR(9) DEFAULT 'NEW', created DATETIME DEFAULT '2026-02-10 11:00:00')"); err != nil {
+		t.Fatal(err)
+	}
+	const onlyConnection = 3 // two are for locks
+	db, err := openDB(t.Context(), url, table.Options{Pool: onlyConnection})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	prepared := func() (n int) {
+		const status = "SELECT SUM(IF(VARIABLE_NAME = 'COM_STMT_PREPARE', 1, -1) * VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME IN ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')"
+		if err := db.Read.QueryRow(status).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	var counts []int
+	for id := range 4 {
+		if _, err := plain.Exec("INSERT INTO jobs (id) VALUES (?)", id); err != nil {
+			t.Fatal(err)
+		}
+		store, err := table.New(t.Context(), db, jobs())
+		if err == nil {
+			err = store.Prove(t.Context(), noon)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, _ := readAll(t, store, backlog.Query{Lane: backlog.Fresh, Limit: 5, Now: noon, Since: noon.Add(-ages)})
+		if len(records) != 1 {
+			t.Fatalf("%d records are pending, want the new one", len(records))
+		}
+		_, err = store.Settle(t.Context(), []backlog.Settlement{{Record: &records[0], Target: backlog.RowSuccess, At: noon}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, prepared())
+	}
+	if first, last := counts[0], counts[len(counts)-1]; first == 0 || first != last {
+		t.Errorf("prepared statements after each opening: %d", counts)
+	}
 }

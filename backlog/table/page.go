@@ -122,7 +122,7 @@ func (t *Table) unreadable(
 	var s scanner
 	err := t.db.Do(ctx, func(ctx context.Context) error {
 		s = scanner{t: t, q: q, segment: datedSegment, scans: scans, acceptsUnknown: true}
-		rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
+		rows, err := t.db.QueryPrepared(ctx, t.text.Rebind(text), args)
 		if err != nil {
 			return err
 		}
@@ -410,7 +410,7 @@ func (t *Table) page(ctx context.Context, s *scanner) (backlog.Page, error) {
 				break
 			}
 			text, args := t.pageQuery(s.q, p, s.scans, s.room())
-			rows, err := t.prepared.Query(ctx, t.db.Read, t.text.Rebind(text), args)
+			rows, err := t.db.QueryPrepared(ctx, t.text.Rebind(text), args)
 			if err != nil {
 				return err
 			}

@@ -115,7 +115,7 @@ func (t *Table) prepareBatches(ctx context.Context, batches []batch) (updates []
 			}
 			continue
 		}
-		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(x.text)); err != nil {
+		if err := t.db.PrepareWrite(ctx, t.text.Rebind(x.text)); err != nil {
 			return nil, err
 		}
 		updates = append(updates, x)
@@ -126,7 +126,7 @@ func (t *Table) prepareBatches(ctx context.Context, batches []batch) (updates []
 // writeBatches writes each batch with one statement.
 func (t *Table) writeBatches(ctx context.Context, tx *sql.Tx, writes []batchUpdate) error {
 	for _, x := range writes {
-		n, err := t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
+		n, err := t.db.ExecIn(ctx, tx, t.text.Rebind(x.text), x.args)
 		if err != nil || n != int64(len(x.rows)) {
 			return cmp.Or(err, backlog.ErrConflict)
 		}
@@ -143,7 +143,7 @@ func (t *Table) settleRow(ctx context.Context, tx *sql.Tx, s *backlog.Settlement
 	x := t.rowUpdate(s)
 	found := int64(0)
 	if x.text != "" {
-		found, err = t.prepared.Exec(ctx, tx, t.text.Rebind(x.text), x.args)
+		found, err = t.db.ExecIn(ctx, tx, t.text.Rebind(x.text), x.args)
 	}
 	if err != nil {
 		return err
@@ -271,12 +271,12 @@ func (t *Table) settleWith(
 	x := t.rowUpdate(s)
 	find, key := t.lockText(x.batch)
 	for _, text := range lists.NonEmpty(find, x.text) { // the transaction may have the only connection
-		if err := t.prepared.Prepare(ctx, t.db.Write, t.text.Rebind(text)); err != nil {
+		if err := t.db.PrepareWrite(ctx, t.text.Rebind(text)); err != nil {
 			return err
 		}
 	}
 	err := t.inTx(ctx, undo, func(tx *sql.Tx) error {
-		err := t.prepared.QueryRow(ctx, tx, t.text.Rebind(find), key).Scan(new(int))
+		err := t.db.QueryRowIn(ctx, tx, t.text.Rebind(find), key).Scan(new(int))
 		if errors.Is(err, sql.ErrNoRows) {
 			return t.conflict(ctx, tx, s)
 		}

@@ -34,7 +34,6 @@ type Table struct {
 	*layout
 	db          *DB
 	writer      writer
-	prepared    db.Statements
 	guards      guardList
 	db.Notebook // notes about the mapping, to which proofs and trials add
 }
@@ -129,7 +128,6 @@ func Resolve(d *DB, m mapping.Mapping, cat *catalog) (*Table, error) {
 		m = m.Refreshing(func(name string) bool { return cat.Find(name, d.Text().FoldsNames) != nil })
 	}
 	t := &Table{layout: &layout{database: d, text: d.Text(), m: m, catalog: cat, words: inspect.StatusWords}, db: d}
-	t.prepared.Plain = !t.text.Prepares
 	t.name = t.text.Qualified(cmp.Or(m.Schema, cat.Schema), m.Name)
 	r.t = t
 	for _, step := range steps {

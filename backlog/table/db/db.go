@@ -24,6 +24,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,8 @@ type DB struct {
 	// index turns out to be dropped, and stays set until the next start. Without hints
 	// queries are correct, but may be slower.
 	NoHints atomic.Bool
+
+	prepared sync.Map // from a preparedKey to its *sql.Stmt
 
 	borrowed bool // the connections belong to the calling program, and Close leaves them open
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"backlog/backlog"
 )
@@ -211,58 +210,6 @@ func AsCount(raw any) (int, error) {
 		return int(f), nil
 	}
 	return 0, fmt.Errorf("%v is not a number of failures", raw)
-}
-
-// Statements prepares statements that are run repeatedly on one pool, and keeps them. It may be
-// used concurrently.
-type Statements struct {
-	Plain bool // prepares nothing, because the driver does that itself or must not do it
-
-	prepared sync.Map // from the text of a statement to its *sql.Stmt
-}
-
-// Prepare prepares a statement, which must have the placeholders of the database, unless it is
-// prepared already. It may wait for a connection.
-func (c *Statements) Prepare(ctx context.Context, pool *sql.DB, text string) error {
-	if _, ok := c.prepared.Load(text); ok || c.Plain {
-		return nil
-	}
-	stmt, err := pool.PrepareContext(ctx, text)
-	if err != nil {
-		return err
-	}
-	if _, raced := c.prepared.LoadOrStore(text, stmt); raced {
-		stmt.Close()
-	}
-	return nil
-}
-
-// Query prepares the statement and runs it on the pool.
-func (c *Statements) Query(ctx context.Context, pool *sql.DB, text string, args []any) (*sql.Rows, error) {
-	if err := c.Prepare(ctx, pool, text); err != nil {
-		return nil, err
-	}
-	if stmt, ok := c.prepared.Load(text); ok {
-		return stmt.(*sql.Stmt).QueryContext(ctx, args...)
-	}
-	return pool.QueryContext(ctx, text, args...)
-}
-
-// QueryRow runs the statement in a transaction. It uses the prepared statement if there is one.
-func (c *Statements) QueryRow(ctx context.Context, tx *sql.Tx, text string, args []any) *sql.Row {
-	if stmt, ok := c.prepared.Load(text); ok {
-		return tx.StmtContext(ctx, stmt.(*sql.Stmt)).QueryRowContext(ctx, args...)
-	}
-	return tx.QueryRowContext(ctx, text, args...)
-}
-
-// Exec runs the statement in a transaction and returns how many rows it affected. It uses the
-// prepared statement if there is one.
-func (c *Statements) Exec(ctx context.Context, tx *sql.Tx, text string, args []any) (int64, error) {
-	if stmt, ok := c.prepared.Load(text); ok {
-		return Affected(tx.StmtContext(ctx, stmt.(*sql.Stmt)).ExecContext(ctx, args...))
-	}
-	return Affected(tx.ExecContext(ctx, text, args...))
 }
 
 // Affected returns how many rows a statement affected.

@@ -37,7 +37,6 @@ type SQLHandler struct {
 	d             *db.DB
 	steps         []step
 	allowZeroRows bool
-	prepared      db.Statements
 	reread        []string // quoted columns whose stored values are read again, because records have them in another form
 
 	Log *slog.Logger // logs the exchange for each record at DEBUG; nil: nothing is logged
@@ -81,7 +80,7 @@ type param struct {
 //
 // An invalid statement is a [*db.Problem]. New does not ask the database.
 func New(t *table.Table, statements []string, allowZeroRows bool) (*SQLHandler, error) {
-	w := &SQLHandler{t: t, d: t.DB(), allowZeroRows: allowZeroRows, prepared: db.Statements{Plain: !t.DB().Text().Prepares}}
+	w := &SQLHandler{t: t, d: t.DB(), allowZeroRows: allowZeroRows}
 	for _, text := range statements {
 		one, err := w.newStep(text, len(w.steps)+1)
 		if err != nil {
@@ -260,7 +259,7 @@ func (w *SQLHandler) run(ctx context.Context, tx *sql.Tx, r *backlog.Record) err
 		if logged {
 			s.show(&sent, i+1, values)
 		}
-		n, err := w.prepared.Exec(ctx, tx, s.text, values)
+		n, err := w.d.ExecIn(ctx, tx, s.text, values)
 		if err == nil && n == 0 && s.changes && !w.allowZeroRows {
 			err = errNoRow
 		}
@@ -364,7 +363,7 @@ func (w *SQLHandler) transact(ctx context.Context, begin func(ctx context.Contex
 // prepare prepares the statements that are not prepared yet.
 func (w *SQLHandler) prepare(ctx context.Context) error {
 	for i, s := range w.steps {
-		if err := w.prepared.Prepare(ctx, w.d.Write, s.text); err != nil {
+		if err := w.d.PrepareWrite(ctx, s.text); err != nil {
 			if err = w.refused(i+1, err); errors.As(err, new(*db.Problem)) {
 				err = backlog.Unstarted(err)
 			}
