@@ -122,12 +122,18 @@ func (g *globalOptions) listText(ctx context.Context, v *reader.View, l reader.L
 	return nil
 }
 
+// sortedQuickly is how many rows a database reads and sorts without anyone noticing.
+const sortedQuickly = 10_000
+
 // warnOfSorting logs a warning if no index has the order of the list, so that the database reads and sorts
-// all records for each page.
+// all records for each page, and there are many.
 func (a *setup) warnOfSorting(ctx context.Context, f table.Filter, now time.Time) {
+	if large, err := a.table.HasMoreThan(ctx, sortedQuickly); err != nil || !large {
+		return // listing the records returns the same error
+	}
 	queries, err := a.table.ListQueries(f, now)
 	if err != nil {
-		return // listing the records returns the same error
+		return // likewise
 	}
 	plans, _ := doctor.QueryPlans(ctx, a.table, queries) // without plans there is nothing to warn of
 	for i, p := range plans {

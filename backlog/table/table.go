@@ -228,6 +228,13 @@ func (t *Table) Ping(ctx context.Context) error {
 	return t.db.QueryOne(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1", nil, new(int))
 }
 
+// HasMoreThan reports whether the table has more than n rows. It reads as many.
+func (t *Table) HasMoreThan(ctx context.Context, n int) (bool, error) {
+	found := 0
+	err := t.db.QueryOne(ctx, "SELECT 1 FROM "+t.name+" LIMIT 1 OFFSET ?", []any{n}, &found)
+	return found == 1, err
+}
+
 // Probe implements [backlog.Prober]. It returns nil if the table can be read, has every
 // column that passes read, and a transaction that writes can begin. In SQLite another program
 // can prevent that. Probe changes nothing.
