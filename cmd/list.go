@@ -133,7 +133,7 @@ func (a *setup) warnOfSorting(ctx context.Context, f table.Filter, now time.Time
 	}
 	queries, err := a.table.ListQueries(f, now)
 	if err != nil {
-		return // likewise
+		return // listing the records returns the same error
 	}
 	plans, _ := doctor.QueryPlans(ctx, a.table, queries) // without plans there is nothing to warn of
 	for i, p := range plans {

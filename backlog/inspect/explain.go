@@ -149,7 +149,7 @@ func (r *Row) availableFrom(p *backlog.Policy, now time.Time) (at time.Time, why
 func (r *Row) retryFrom(p *backlog.Policy, now time.Time) (at time.Time, why string, ok bool) {
 	at, ok = p.Rule().At(backlog.Failed, r.Memory)
 	failed := "it has failed"
-	if n := r.Memory.Failed(); n > 0 { // a planned time may stand beside no count
+	if n := r.Memory.Failed(); n > 0 { // a row may have a planned time and no count
 		failed += " " + times(n)
 	}
 	switch {
