@@ -29,6 +29,12 @@ import (
 // besides. It returns the URL of the database by way of it.
 func (s *site) pooler(more string) string {
 	s.t.Helper()
+	return s.poolerOf(net.JoinHostPort(s.server.Hostname(), cmp.Or(s.server.Port(), "5432")), more)
+}
+
+// poolerOf is pooler for a server at another address.
+func (s *site) poolerOf(server, more string) string {
+	s.t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		program, err = exec.LookPath("/usr/sbin/pgbouncer")
@@ -41,7 +47,10 @@ func (s *site) pooler(more string) string {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { os.RemoveAll(dir) })
-	host, port := s.server.Hostname(), cmp.Or(s.server.Port(), "5432")
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	addr := freeAddress(s.t)
 	_, listen, _ := net.SplitHostPort(addr)
 	config := fmt.Sprintf(`[databases]
@@ -248,14 +257,43 @@ func (s *site) passes(url string) {
 	}
 }
 
+// sessions makes the two settings by which a pooler serves the program: those of the role, and the pooler's,
+// which it returns.
+func (s *site) sessions() string {
+	s.t.Helper()
+	for _, set := range []string{"statement_timeout = '60s'", "lock_timeout = '2s'", "row_security = off"} {
+		s.mustExec("ALTER ROLE " + s.own + " SET " + set)
+	}
+	return "[users]\n" + s.own + " = pool_mode=session"
+}
+
+// A daemon waits while the server behind its pooler is away, whatever the pooler says of it.
+func TestPostgresAwayBehindPooler(t *testing.T) {
+	t.Parallel()
+	s := newPooled(t)
+	p := newProxy(t, net.JoinHostPort(s.server.Hostname(), cmp.Or(s.server.Port(), "5432")))
+	s.behind("a", s.poolerOf(p.addr(), "server_login_retry = 1\nquery_wait_timeout = 1\n"+s.sessions()))
+	d := s.start("run", "--config", "a.yaml")
+	d.says(`"msg":"leading"`)
+	p.refuse(true)
+	p.cut()
+	for _, words := range []string{"server conn crashed?", "query_wait_timeout"} {
+		d.says("the pooler in front of the PostgreSQL server ended the connection: " + words)
+	}
+	p.refuse(false)
+	if !eventually(func() bool { return s.count("SUCCESS") == 80 }) {
+		t.Fatalf("not all is done:\n%s", d.log)
+	}
+	d.signal(syscall.SIGTERM)
+	d.ends()
+	s.judge(80)
+}
+
 // TestPostgresPoolerOfSessions: the cures that are named do cure.
 func TestPostgresPoolerOfSessions(t *testing.T) {
 	t.Parallel()
 	s := newPooled(t)
-	for _, set := range []string{"statement_timeout = '60s'", "lock_timeout = '2s'", "row_security = off"} {
-		s.mustExec("ALTER ROLE " + s.own + " SET " + set)
-	}
-	s.behind("a", s.pooler("[users]\n"+s.own+" = pool_mode=session"))
+	s.behind("a", s.pooler(s.sessions()))
 	wantFindings(t, s, 0, "", "")
 	d := s.start("run", "--config", "a.yaml")
 	d.says(`"msg":"leading"`)

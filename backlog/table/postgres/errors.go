@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,11 +26,13 @@ var faults = []db.Fault{
 	{Codes: "altered", Class: db.Busy}, // the driver drops the prepared statement
 	{Codes: "timeout", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
 	{Codes: "57014", Class: db.Unavailable, What: db.Cancelled},
-	{Codes: "57P01 57P05 25P03", Class: db.Unavailable, What: db.Ended},
+	{Codes: "57P01 57P05 25P03 25P04", Class: db.Unavailable, What: db.Ended},
 	{Codes: "25006", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // a standby, possibly after a failover
 	{Codes: "53300", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that pg_stat_activity shows"},
 	{Codes: "53100", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
 	{Codes: "53200", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "pooler", Class: db.Unavailable, What: "the pooler in front of the PostgreSQL server ended the connection", Hint: "its log tells why"},
+	{Codes: "login", What: "the pooler at HOST does not let us in", Hint: "correct user, password and database in the database URL, or in its configuration"},
 	{Codes: "08P01 26000 42P05", What: "what is between here and the PostgreSQL server gives each transaction another session, where statements prepared before are unknown",
 		Hint: "add default_query_exec_mode=exec to the database URL"},
 	{Codes: "owner", Class: db.Denied, What: "the user USER has not enough rights", Hint: "let the owner run what `backlog init --print` prints"},
@@ -56,7 +59,10 @@ func (s *server) Classify(err error) db.Fault {
 		return db.Fault{}
 	}
 	code := e.Code
+	isFatal := e.Severity == "FATAL" // the connection is closed
 	switch {
+	case code == protocolViolation && isFatal:
+		code = poolerFault(e.Message)
 	case code == "57014" && strings.Contains(e.Message, "statement timeout"):
 		code = "timeout"
 	case code == "0A000" && e.Routine == "RevalidateCachedQuery":
@@ -69,6 +75,9 @@ func (s *server) Classify(err error) db.Fault {
 	f := db.FindFault(faults, e.Message, code, e.Code[:min(2, len(e.Code))])
 	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with an SQLSTATE of its own
 		f.Class = db.Refused
+	}
+	if isFatal && f.Class == db.Other && f.Hint == "" {
+		f.Class = db.Unavailable
 	}
 	f.Guard, f.Name = violatedRule(e)
 	f.What = strings.NewReplacer("USER", s.config.User, "DATABASE", s.config.Database, "HOST", s.host).Replace(f.What)
@@ -104,6 +113,19 @@ const (
 	invalidParameterValue = "22023"
 	invalidText           = "22P02"
 )
+
+// poolerFault returns the code in faults for an error with which a pooler such as PgBouncer closes a connection. It gives
+// all of them the same SQLSTATE.
+func poolerFault(message string) string {
+	says := func(words string) bool { return strings.Contains(message, words) }
+	switch {
+	case says("prepared statement"):
+		return protocolViolation
+	case slices.ContainsFunc([]string{"no such", "does not exist", "authentication failed", "login rejected"}, says):
+		return "login"
+	}
+	return "pooler"
+}
 
 // isPoolerRefusal reports whether a pooler such as PgBouncer refused a parameter of the session.
 func isPoolerRefusal(e *pgconn.PgError) bool {
