@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -140,6 +141,39 @@ func TestMySQLTriggerRefuses(t *testing.T) {
 	testkit.Equal(t, "place of the refused one", left[0].Index, 2)
 	testkit.Contains(t, "reason", left[0].Err.Error(), "not this one")
 	pendingOf(t, s, 1)
+}
+
+// Errors that pass, and say nothing about the row, refuse no outcome.
+func TestMySQLPassingErrors(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' FROM seq_1_to_4")
+	execMySQL(t, plain, "CREATE TABLE fault (id INT AUTO_INCREMENT PRIMARY KEY, code INT) ENGINE = MyISAM") // a rollback leaves it alone
+	execMySQL(t, plain, `CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW BEGIN
+		DECLARE found INT DEFAULT (SELECT max(code) FROM fault);
+		IF found IS NOT NULL THEN
+			DELETE FROM fault LIMIT 1;
+			SIGNAL SQLSTATE 'HY000' SET MESSAGE_TEXT = 'for now', MYSQL_ERRNO = found;
+		END IF;
+	END`)
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []int{1412, 1615, 1689, 3101, 1180, 3169, 2013, 9001} {
+		execMySQL(t, plain, "UPDATE BACKLOG SET status = 'NEW'")
+		execMySQL(t, plain, fmt.Sprintf("INSERT INTO fault (code) SELECT %d FROM seq_1_to_3", code))
+		outcomes := group(pendingOf(t, s, 4))
+		left, err := s.Settle(t.Context(), outcomes)
+		for tries := 0; errors.Is(err, backlog.ErrUnavailable) && tries < 3; tries++ {
+			left, err = s.Settle(t.Context(), outcomes)
+		}
+		if err != nil || len(left) > 0 {
+			t.Errorf("error %d: %v, %v", code, left, err)
+		}
+		pendingOf(t, s, 0)
+	}
 }
 
 // TestMySQLConnectionsKilled under the store, again and again: the same call

@@ -26,15 +26,17 @@ var faults = []db.Fault{
 	{Codes: "1176", Class: db.Stale}, // KEY_DOES_NOT_EXISTS
 	{Codes: "1205 3572", Class: db.Busy, What: db.LockedByOther, Hint: "SHOW FULL PROCESSLIST and SHOW ENGINE INNODB STATUS tell by whom"},
 	{Codes: "1467", Class: db.Busy, What: db.LockedByOther, Hint: "SHOW ENGINE INNODB STATUS tells who has the AUTO-INC lock of a table, such as one that a trigger writes to"}, // AUTOINC_READ_FAILED
-	{Codes: "1213 1020 1614 40001", Class: db.Busy, What: db.CrossesOther, Hint: "SHOW ENGINE INNODB STATUS tells of whom"},
+	{Codes: "1213 1020 1614 3101 40001", Class: db.Busy, What: db.CrossesOther, Hint: "SHOW ENGINE INNODB STATUS tells of whom"},
+	{Codes: "1412 1615 1689", Class: db.Busy}, // the table is being altered, or has left the server's cache
 	{Codes: "1317", Class: db.Unavailable, What: db.Cancelled},
 	{Codes: "1969 3024", Class: db.Unavailable, What: db.TooSlow, Hint: db.LookAtIndexes},
-	{Codes: "1927 4031", Class: db.Unavailable, What: db.Ended},
+	{Codes: "1927 3169 4031", Class: db.Unavailable, What: db.Ended},
 	{Codes: "1040 1203 1226 1461 1637", Class: db.Unavailable, What: db.Full, Hint: "let its administrator raise the limit, or end sessions that SHOW PROCESSLIST shows"},
-	{Codes: "1021 1114 nospace", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
-	{Codes: "1037 1038 1041 1135", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
-	{Codes: "1290 1836 3100 1792", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer}, // as while another server takes over
-	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1189 1190", Class: db.Unavailable},          // shutdown, cluster not ready, network
+	{Codes: "1021 1114 1878 nospace", Class: db.Unavailable, NoWrites: true, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "1037 1038 1041 1135 1206", Class: db.Unavailable, What: db.OutOfSpace, Hint: db.MakeRoom},
+	{Codes: "1290 1836 3100 1792", Class: db.Unavailable, NoWrites: true, What: db.ReadOnly, Hint: otherServer},       // as while another server takes over
+	{Codes: "1053 1077 1079 1080 1047 1158 1159 1160 1161 1184 1152 1180 1189 1190 3032 3168", Class: db.Unavailable}, // shutdown, cluster not ready, network
+	{Codes: "2002 2003 2006 2013 9001", Class: db.Unavailable, What: "the proxy in front of the MySQL server does not reach it"},
 	{Codes: "1142 1143 1227 1370", Class: db.Denied, Hint: "let its owner grant it; `backlog check --sql` prints what passes take, `backlog init --print` what init runs"},
 	{Codes: "1044", Class: db.Denied, Hint: "let its owner grant what `backlog check --sql` prints for a user who may read the table, in MySQL not by a role that is no default role of the user; or name another database"},
 	{Codes: "1045 1698 1251 1524", What: notIn, Hint: "correct user and password in the database URL"},
