@@ -143,6 +143,35 @@ func TestLockNoticesThatItsFileIsGone(t *testing.T) {
 	unlock(t, other)
 }
 
+// A database file that is replaced stays open, and no other program sees what is written to it.
+func TestLockNoticesThatTheDatabaseIsReplaced(t *testing.T) {
+	f := newFile(t, lockTables)
+	ctx := context.Background()
+	again := locker(t, f.path, "", "BACKLOG")
+	held := lock(t, again)
+	if err := os.Rename(f.path, f.path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Check(ctx); !errors.Is(err, backlog.ErrUnavailable) {
+		t.Errorf("Check when the database was removed: got %v", err)
+	}
+	newCopy, err := os.ReadFile(f.path + ".old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path, newCopy, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "the database file " + f.path + " was replaced while it was open; start again with the new file"
+	if err := held.Check(ctx); err == nil || err.Error() != want {
+		t.Errorf("Check when the database was replaced: got %v, want %s", err, want)
+	}
+	unlock(t, held)
+	if l, err := again.TryLock(ctx, backlog.RunLock); err == nil || err.Error() != want {
+		t.Errorf("a lock when the database was replaced: got %v, %v, want %s", l, err, want)
+	}
+}
+
 // TestLockDiesWithItsProcess: another process holds it, until it is killed.
 func TestLockDiesWithItsProcess(t *testing.T) {
 	if path := os.Getenv("BACKLOG_TEST_LOCK"); path != "" {

@@ -30,6 +30,9 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 		}
 		return m, nil
 	}
+	if err := s.checkFile(); err != nil {
+		return nil, err
+	}
 	path, err := s.lockPath(c, l)
 	if err != nil {
 		return nil, err
@@ -37,7 +40,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 	if _, err := os.Stat(path); s.readOnly && errors.Is(err, fs.ErrNotExist) {
 		return memoryLock{}, nil // without the file there is no lock on it
 	}
-	file := fileLock{flock.New(path, flock.SetPermissions(s.permissions()))}
+	file := fileLock{flock.New(path, flock.SetPermissions(s.permissions())), s}
 	ok, err := file.TryLock()
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -114,7 +117,10 @@ func lookAt(path string, w backlog.Work) (*backlog.Rival, error) {
 }
 
 // A fileLock is a lock on a file.
-type fileLock struct{ *flock.Flock }
+type fileLock struct {
+	*flock.Flock
+	server *server
+}
 
 var _ backlog.Marker = fileLock{}
 
@@ -143,9 +149,12 @@ func (l fileLock) Unlock() error {
 	return l.Flock.Unlock()
 }
 
-// Check verifies that the lock file was not removed or replaced. If it was, another process could lock
-// the new one.
+// Check verifies that neither the database file nor the lock file was removed or replaced. Another process could lock
+// a new one.
 func (l fileLock) Check(context.Context) error {
+	if err := l.server.checkFile(); err != nil {
+		return err
+	}
 	held, err := l.Stat()
 	now, missing := os.Stat(l.Path())
 	err = cmp.Or(err, missing)

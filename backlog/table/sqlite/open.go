@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"backlog/backlog"
 	"backlog/backlog/mapping"
 	"backlog/backlog/table/db"
 )
@@ -27,6 +28,7 @@ type server struct {
 	path        string
 	busyTimeout time.Duration // how long a statement waits for a lock of another program; see also pollTimeout
 	readOnly    bool          // nothing may be changed, so no lock file is created
+	opened      fs.FileInfo   // the database file
 	foreignPool *sql.DB       // the pool of the calling program that is used; nil: this package opens the pools
 
 	// neverWaitsInside says that no statement inside a transaction waits for a lock: the journal is
@@ -93,7 +95,27 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		denied := s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened")
 		return nil, out.Wrap(ctx, cmp.Or(denied, err))
 	}
+	s.opened, err = os.Stat(path)
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
 	return out, nil
+}
+
+// checkFile returns an error if the path no longer names the file that was opened. The connections stay with that file,
+// which no other program sees any more.
+func (s *server) checkFile() error {
+	now, err := os.Stat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: the database file %s was removed", backlog.ErrUnavailable, s.path)
+	case err != nil:
+		return fmt.Errorf("database file: %w", err)
+	case !os.SameFile(s.opened, now):
+		return db.Problemf("start again with the new file", "the database file %s was replaced while it was open", s.path)
+	}
+	return nil
 }
 
 // params returns the driver's parameters for a connection.
@@ -129,7 +151,8 @@ func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
 		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
 			"the pool's driver is %T", o.Existing.Driver())
 	}
-	if _, err := os.Stat(s.path); err != nil {
+	s.opened, err = os.Stat(s.path)
+	if err != nil {
 		s.path = inMemory
 		if o.Existing.Stats().MaxOpenConnections != 1 {
 			return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
