@@ -103,6 +103,11 @@ func FuzzQuery(f *testing.F) {
 	b := newFake(f, "")
 	b.records = b.records[:2]
 	site := newSite(f, b, nil)
+	for _, page := range append(pagesOf(b), "/records?limit=1&after=81799&band=7d&lane=fresh&state=dead&cause=a&q=7", "/passes?after=3", "/schedule?for=30d&ticks=all") {
+		path, query, _ := strings.Cut(page, "?")
+		f.Add(path, query)
+		f.Add("/api/v1"+path, query)
+	}
 	f.Fuzz(func(t *testing.T, path, query string) {
 		r, err := http.NewRequest("GET", "http://127.0.0.1/", nil)
 		if err != nil || len(path) > 1000 {
