@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func (s *server) Classify(err error) db.Fault {
 		return db.Fault{}
 	}
 	code := e.Code
-	isFatal := e.Severity == "FATAL" // the connection is closed
+	severity := cmp.Or(e.SeverityUnlocalized, e.Severity) // a pooler sends only one of them
+	isFatal := severity == "FATAL"                        // the connection is closed
 	switch {
 	case code == protocolViolation && isFatal:
 		code = poolerFault(e.Message)
