@@ -145,6 +145,10 @@ var (
 	ErrLockedHere error = lockedHere{ErrLocked}
 )
 
+// ErrReplaced says that a store is another one than was opened, such as a file that was replaced, so that the
+// process must start again. A [Locker] and its locks wrap it.
+var ErrReplaced = errors.New("the database was replaced while it was open")
+
 type lockedHere struct{ error }
 
 // Unwrap makes it an ErrLocked.

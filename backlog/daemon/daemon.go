@@ -69,8 +69,9 @@ type Daemon struct {
 	// Changed is called for each change, one at a time and in order. The daemon waits for it. It may
 	// be nil.
 	Changed func(Change)
-	// Patient reports whether an error of Leaders is temporary, such as a missing right. The daemon
-	// then waits, as it does after ErrUnavailable. All other errors end Run. nil: none is temporary.
+	// Patient reports whether an error of Leaders is temporary, such as a missing right, before they have
+	// answered for the first time. The daemon then waits, as it does after ErrUnavailable. Other errors end
+	// Run. nil: none is temporary. Once Leaders have answered, only ErrReplaced ends Run.
 	Patient func(error) bool
 	// Doubtful says that another daemon may have led until Run is called, because the database was
 	// unavailable until then.
@@ -84,6 +85,7 @@ type Daemon struct {
 	Reconfigure func(context.Context)
 
 	claim    backlog.Claim
+	answered bool      // Leaders have answered: this or another daemon has the lock
 	seen     time.Time // when another leader was last seen; zero: not since the last lead
 	rival    rivalry
 	initOnce sync.Once

@@ -288,7 +288,8 @@ func TestLossOfTheRunLock(t *testing.T) {
 	})
 }
 
-// A missing right may be granted, if the program says so. Run returns what does not pass.
+// A missing right may be granted, if the program says so. Once the lock was asked for with success, whatever else
+// fails may pass, but for a database that was replaced.
 func TestErrorsOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -306,13 +307,29 @@ func TestErrorsOfTheLock(t *testing.T) {
 				return backlog.ErrUnavailable
 			case after < 4*time.Minute:
 				return backlog.ErrLocked
+			case after < 5*time.Minute:
+				return wrong
 			}
-			return wrong
+			return backlog.ErrReplaced
 		})
+		if err := d.Run(t.Context()); !errors.Is(err, backlog.ErrReplaced) {
+			t.Errorf("it ends with %v", err)
+		}
+		b.wantStory("0s z: unavailable", "1m0s z: standby", "2m0s z: unavailable after 1m58s", "3m0s z: standby after 1m58s",
+			"4m0s z: unavailable after 3m58s", "5m0s z: waiting")
+	})
+}
+
+// At the start it may be the configuration that is wrong.
+func TestErrorOfTheFirstLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		wrong := errors.New("wrong")
+		d := b.worker(&session{of: b, name: "z"}, time.Second)
+		d.Leaders = lockers(func() error { return wrong })
 		if err := d.Run(t.Context()); !errors.Is(err, wrong) {
 			t.Errorf("it ends with %v", err)
 		}
-		b.wantStory("0s z: unavailable", "1m0s z: standby", "2m0s z: unavailable after 1m58s", "3m0s z: standby after 1m58s", "4m0s z: waiting")
 	})
 }
 

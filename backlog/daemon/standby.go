@@ -27,16 +27,18 @@ func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 		lock, err := d.claim.TryLock(ctx, backlog.LeaderLock)
 		switch {
 		case err == nil:
+			d.answered = true
 			since, err := d.takeOver(ctx, lock)
 			if err == nil {
 				return lock, since, nil
 			}
 		case ctx.Err() != nil: // a stop is not an error
 		case errors.Is(err, backlog.ErrLocked):
+			d.answered = true
 			if err := d.standBehind(err); err != nil {
 				return nil, d.seen, err
 			}
-		case errors.Is(err, backlog.ErrUnavailable) || d.Patient != nil && d.Patient(err):
+		case d.mayPass(err):
 			d.become(Change{Role: Unavailable, Seen: d.seen, Err: err})
 		default:
 			return nil, d.seen, err
@@ -45,6 +47,18 @@ func (d *Daemon) standBy(ctx context.Context) (backlog.Lock, time.Time, error) {
 			return nil, d.seen, nil
 		}
 	}
+}
+
+// mayPass reports whether an error of Leaders may pass. Once they have answered, the configuration is right, and what is
+// wrong now, such as a password, was changed on the other side and may be changed back.
+func (d *Daemon) mayPass(err error) bool {
+	switch {
+	case errors.Is(err, backlog.ErrReplaced):
+		return false
+	case errors.Is(err, backlog.ErrUnavailable), d.answered:
+		return true
+	}
+	return d.Patient != nil && d.Patient(err)
 }
 
 // takeOver waits until the handlers of the last leader must have ended, if there may have been one. It

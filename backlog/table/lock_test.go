@@ -162,14 +162,27 @@ func TestLockNoticesThatTheDatabaseIsReplaced(t *testing.T) {
 	if err := os.WriteFile(f.path, newCopy, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "the database file " + f.path + " was replaced while it was open; start again with the new file"
-	if err := held.Check(ctx); err == nil || err.Error() != want {
-		t.Errorf("Check when the database was replaced: got %v, want %s", err, want)
+	if err := held.Check(ctx); !errors.Is(err, backlog.ErrReplaced) {
+		t.Errorf("Check when the database was replaced: got %v", err)
 	}
 	unlock(t, held)
-	if l, err := again.TryLock(ctx, backlog.RunLock); err == nil || err.Error() != want {
-		t.Errorf("a lock when the database was replaced: got %v, %v, want %s", l, err, want)
+	if l, err := again.TryLock(ctx, backlog.RunLock); !errors.Is(err, backlog.ErrReplaced) {
+		t.Errorf("a lock when the database was replaced: got %v, %v", l, err)
 	}
+}
+
+// What is written to a write-ahead log that was removed is lost.
+func TestLockNoticesThatTheLogIsRemoved(t *testing.T) {
+	f := newFile(t, lockTables)
+	f.exec("PRAGMA journal_mode = WAL")
+	held := lock(t, locker(t, f.path, "", "BACKLOG"))
+	if err := os.Remove(f.path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Check(context.Background()); !errors.Is(err, backlog.ErrReplaced) {
+		t.Errorf("Check when the log was removed: got %v", err)
+	}
+	held.Unlock()
 }
 
 // TestLockDiesWithItsProcess: another process holds it, until it is killed.

@@ -30,7 +30,7 @@ func (s *server) Lock(ctx context.Context, c *db.Catalog, l db.LockName) (backlo
 		}
 		return m, nil
 	}
-	if err := s.checkFile(); err != nil {
+	if err := s.checkFiles(); err != nil {
 		return nil, err
 	}
 	path, err := s.lockPath(c, l)
@@ -152,7 +152,7 @@ func (l fileLock) Unlock() error {
 // Check verifies that neither the database file nor the lock file was removed or replaced. Another process could lock
 // a new one.
 func (l fileLock) Check(context.Context) error {
-	if err := l.server.checkFile(); err != nil {
+	if err := l.server.checkFiles(); err != nil {
 		return err
 	}
 	held, err := l.Stat()

@@ -28,7 +28,7 @@ type server struct {
 	path        string
 	busyTimeout time.Duration // how long a statement waits for a lock of another program; see also pollTimeout
 	readOnly    bool          // nothing may be changed, so no lock file is created
-	opened      fs.FileInfo   // the database file
+	opened      []openedFile  // the files that connections have open
 	foreignPool *sql.DB       // the pool of the calling program that is used; nil: this package opens the pools
 
 	// neverWaitsInside says that no statement inside a transaction waits for a lock: the journal is
@@ -95,25 +95,39 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		denied := s.denied(err, "give this user the right to read it, and to create files in its folder", "the database file %s cannot be opened")
 		return nil, out.Wrap(ctx, cmp.Or(denied, err))
 	}
-	s.opened, err = os.Stat(path)
-	if err != nil {
-		out.Close()
-		return nil, err
-	}
+	s.noteFile(path)
+	s.noteFile(path + "-wal") // SQLite removes it with the last connection, and these pools keep theirs
 	return out, nil
 }
 
-// checkFile returns an error if the path no longer names the file that was opened. The connections stay with that file,
+// An openedFile is a file as it was when the database was opened.
+type openedFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// noteFile notes a file, if it exists.
+func (s *server) noteFile(path string) {
+	if info, err := os.Stat(path); err == nil {
+		s.opened = append(s.opened, openedFile{path, info})
+	}
+}
+
+// checkFiles returns an error if the path of an open file no longer names it. The connections stay with that file,
 // which no other program sees any more.
-func (s *server) checkFile() error {
-	now, err := os.Stat(s.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the database file %s was removed", backlog.ErrUnavailable, s.path)
-	case err != nil:
-		return fmt.Errorf("database file: %w", err)
-	case !os.SameFile(s.opened, now):
-		return db.Problemf("start again with the new file", "the database file %s was replaced while it was open", s.path)
+func (s *server) checkFiles() error {
+	for _, f := range s.opened {
+		now, err := os.Stat(f.path)
+		isDatabase := f.path == s.path
+		switch {
+		case err == nil && os.SameFile(f.info, now):
+		case isDatabase && errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: the database file %s was removed", backlog.ErrUnavailable, f.path)
+		case err == nil, errors.Is(err, fs.ErrNotExist):
+			return backlog.Worded("the file "+f.path+" was replaced or removed while it was open; start again", backlog.ErrReplaced)
+		default:
+			return fmt.Errorf("%w: %w", backlog.ErrUnavailable, err)
+		}
 	}
 	return nil
 }
@@ -151,13 +165,13 @@ func adopt(ctx context.Context, o db.Options) (*db.DB, error) {
 		return nil, db.Problemf("open it with "+Driver+", or build with -tags cgo_sqlite for github.com/mattn/go-sqlite3, without it for modernc.org/sqlite",
 			"the pool's driver is %T", o.Existing.Driver())
 	}
-	s.opened, err = os.Stat(s.path)
-	if err != nil {
+	if _, err := os.Stat(s.path); err != nil {
 		s.path = inMemory
 		if o.Existing.Stats().MaxOpenConnections != 1 {
 			return nil, db.Problemf("call its SetMaxOpenConns(1) before the first use", "the database is no file, and each connection of the pool may have one of its own")
 		}
 	}
+	s.noteFile(s.path)
 	return &db.DB{Server: s, Read: o.Existing, Write: o.Existing}, nil
 }
 
