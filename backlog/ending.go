@@ -3,7 +3,12 @@ package backlog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
+
+	"backlog/backlog/flight"
 )
 
 // An ending is an attempt that has ended, and what becomes of its outcome.
@@ -112,4 +117,130 @@ func (x *ending) kind() EventKind {
 		return Conflicted
 	}
 	return Refused
+}
+
+const (
+	// maxHeld is how many refused outcomes are kept. Further ones are dropped.
+	maxHeld = 1000
+	// heldGroup is how many of them are written at a time, and heldPause the time between two attempts.
+	heldGroup = 100
+	heldPause = 10 * time.Second
+)
+
+// heldOutcomes are the outcomes that the database has refused, by the hashes of their keys. What refuses them may
+// change, such as a constraint or a trigger. Then they are written, and their handlers are not called again. All methods
+// may be called concurrently.
+type heldOutcomes struct {
+	mu      sync.Mutex
+	list    map[uint64]ending
+	triedAt time.Time
+}
+
+// isEmpty reports whether no outcome is kept.
+func (h *heldOutcomes) isEmpty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.list) == 0
+}
+
+// contains reports whether an outcome of the record is kept.
+func (h *heldOutcomes) contains(hash uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, found := h.list[hash]
+	return found
+}
+
+// add keeps an outcome, without the values for its handler.
+func (h *heldOutcomes) add(x ending) {
+	record := *x.Record
+	record.Values = nil
+	x.Record = &record
+	x.reason = nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.list == nil {
+		h.list = make(map[uint64]ending)
+	}
+	if len(h.list) < maxHeld {
+		h.list[record.Key.Hash()] = x
+	}
+}
+
+// remove forgets the outcome of a record.
+func (h *heldOutcomes) remove(hash uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.list, hash)
+}
+
+// due returns the outcomes if it is time to try them again.
+func (h *heldOutcomes) due(now time.Time) []ending {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.triedAt) < heldPause {
+		return nil
+	}
+	h.triedAt = now
+	return slices.Collect(maps.Values(h.list))
+}
+
+// writeHeld tries to write the outcomes that the database has refused. It ends at the first group of which it still
+// takes none. It must be called under the run lock.
+func (e *Engine) writeHeld(ctx context.Context, tier string) {
+	written := 0
+	for group := range slices.Chunk(e.held.due(e.Now()), heldGroup) {
+		n, err := e.writeHeldGroup(ctx, group)
+		written += n
+		if n == 0 || err != nil {
+			break
+		}
+	}
+	if written > 0 {
+		e.emit(Event{Kind: Settled, Tier: tier, N: written})
+		e.emit(Event{Kind: WrittenLate, Tier: tier, N: written})
+	}
+}
+
+// writeHeldGroup tries to write some of the outcomes, and returns how many are written. Those whose rows another
+// program has changed are dropped.
+func (e *Engine) writeHeldGroup(ctx context.Context, group []ending) (written int, err error) {
+	var claimed []ending
+	var flights []*flight.Flight
+	var settlements []Settlement
+	for _, x := range group {
+		f := e.flights.Claim(nil, x.Record.Key.Hash())[0]
+		if f != nil { // else the attempt is just being accounted for
+			claimed = append(claimed, x)
+			flights = append(flights, f)
+			settlements = append(settlements, x.Settlement)
+		}
+	}
+	var unsettled []Unsettled
+	err = guard(func() (err error) {
+		unsettled, err = e.Store.Settle(ctx, settlements)
+		return err
+	})
+	if err != nil {
+		e.flights.Drop(flights...)
+		return 0, err
+	}
+	for _, u := range unsettled {
+		claimed[u.Index].reason = u.Err
+	}
+	for i := range claimed {
+		x := &claimed[i]
+		if x.kind() == Refused {
+			e.flights.Drop(flights[i])
+			continue
+		}
+		if x.reason == nil {
+			written++
+		}
+		e.emitSettled(x)
+		e.held.remove(x.Record.Key.Hash())
+		e.refused.Remove(x.Record.Key.Hash())
+		e.flights.Land(flights[i]) // on pages that were read before it seems to be pending
+	}
+	return written, nil
 }

@@ -178,8 +178,12 @@ func (s *settler) writeGroup() {
 			return
 		}
 		for _, u := range unsettled {
-			group[u.Index].reason = u.Err
-			e.keepRefused(&group[u.Index].ending)
+			x := &group[u.Index].ending
+			x.reason = u.Err
+			e.keepRefused(x)
+			if x.kind() == Refused && e.queue == nil {
+				e.held.add(*x)
+			}
 		}
 		account(group)
 		return

@@ -167,6 +167,8 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 	case backlog.Refused:
 		o.logRefused(log, ev)
+	case backlog.WrittenLate:
+		log.Info("outcomes that the database had refused are written", "records", ev.N)
 	case backlog.Uncertain:
 		o.logUncertain(log, ev)
 	case backlog.Unwritten:
