@@ -51,7 +51,6 @@ var simpleMessages = map[backlog.EventKind]struct {
 	text  string
 }{
 	backlog.OnDeadFailed:     {slog.LevelError, "on_dead failed: the record is dead, and its notification was not delivered"},
-	backlog.TierSkipped:      {slog.LevelWarn, "tick skipped: the tier's last pass still runs"},
 	backlog.TierCovered:      {slog.LevelDebug, "tick covered by a wider tier's pass"},
 	backlog.LockWaiting:      {slog.LevelInfo, "the pass waits: another process is working on this table"},
 	backlog.LockLost:         {slog.LevelError, "the run lock is lost: its passes are stopped and taken up again at the next wake"},
@@ -85,6 +84,8 @@ type Observer struct {
 	unavailableSince time.Time
 	reminder         *time.Timer // runs while the database is unavailable
 	lastError        string      // of the last pass; "" if it had none
+
+	skipLogged map[string]time.Time // when the log last said that a tick of the tier was skipped
 }
 
 // A pass is what is logged of a tier's pass at its end.
@@ -102,7 +103,7 @@ type pass struct {
 
 // New returns an Observer of passes over a database.
 func New(log *slog.Logger) *Observer {
-	o := &Observer{Log: log, Server: "database", Picture: new(watch.Picture), passes: make(map[string]*pass)}
+	o := &Observer{Log: log, Server: "database", Picture: new(watch.Picture), passes: make(map[string]*pass), skipLogged: make(map[string]time.Time)}
 	o.OnOutage = o.Outage
 	return o
 }
@@ -167,6 +168,8 @@ func (o *Observer) log(ev backlog.Event) {
 		}
 	case backlog.Refused:
 		o.logRefused(log, ev)
+	case backlog.TierSkipped:
+		o.logSkipped(log, ev)
 	case backlog.WrittenLate:
 		log.Info("outcomes that the database had refused are written", "records", ev.N)
 	case backlog.Uncertain:
@@ -231,6 +234,17 @@ func logMissed(log *slog.Logger, ev backlog.Event) {
 		level = slog.LevelWarn
 	}
 	log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
+}
+
+// logSkipped logs that a tick was skipped, as a warning every five minutes. A pass that waits for the database skips
+// each tick of its tier.
+func (o *Observer) logSkipped(log *slog.Logger, ev backlog.Event) {
+	level := slog.LevelDebug
+	if ev.At.Sub(o.skipLogged[ev.Tier]) >= Remind {
+		o.skipLogged[ev.Tier] = ev.At
+		level = slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "tick skipped: the tier's last pass still runs")
 }
 
 // logRefused logs that the database refuses to write a record's outcome, or its death by age.

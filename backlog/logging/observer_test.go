@@ -51,6 +51,17 @@ func TestObserverSays(t *testing.T) {
 	}
 }
 
+// A pass that takes hours skips a tick each minute, which is a warning now and then.
+func TestObserverSaysSkipped(t *testing.T) {
+	var out bytes.Buffer
+	o := logging.New(slog.New(slog.NewJSONHandler(&out, nil)))
+	began := time.Now()
+	for minute := range 60 {
+		o.Observe(backlog.Event{Kind: backlog.TierSkipped, Tier: "1d", At: began.Add(time.Duration(minute) * time.Minute)})
+	}
+	testkit.Equal(t, "the warnings", len(logged(t, &out, "tick skipped: the tier's last pass still runs")), 12)
+}
+
 // Missed ticks that were not all counted are at least so many.
 func TestObserverSaysMissed(t *testing.T) {
 	for _, more := range []bool{false, true} {
