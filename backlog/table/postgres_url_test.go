@@ -15,7 +15,10 @@ import (
 // nor told.
 func FuzzPostgresURL(f *testing.F) {
 	for _, s := range []string{"postgres://me:SECRET@127.0.0.1:1/x", "postgres://me:12/SECRET@127.0.0.1:1/x", "postgres://me:1?SECRET=1@127.0.0.1:1/x?sslmode=SECRET", "postgres:SECRET", "postgres://127.0.0.1:1/x?password=SECRET",
-		"postgres://me:a@SECRET@127.0.0.1:1/x", "postgres://me:1#SECRET@127.0.0.1:1/x", "postgresql://127.0.0.1:1/x?password=SECRET&sslmode=no", "postgres://me:%SECRET@127.0.0.1:1/x"} {
+		"postgres://me:a@SECRET@127.0.0.1:1/x", "postgres://me:1#SECRET@127.0.0.1:1/x", "postgresql://127.0.0.1:1/x?password=SECRET&sslmode=no", "postgres://me:%SECRET@127.0.0.1:1/x",
+		"postgres://me:SECRET@127.0.0.1:1/x?sslmode=verify-full&sslrootcert=/none&sslcert=/none&sslkey=/none", "postgres://me:SECRET@127.0.0.1:1,127.0.0.1:2/x?target_session_attrs=read-write&connect_timeout=1",
+		"postgres://me:SECRET@127.0.0.1:1/x?search_path=a&options=-c%20a%3Db&application_name=x&timezone=UTC&statement_timeout=1&default_query_exec_mode=exec",
+		"postgres://me:SECRET@127.0.0.1:1/x?default_query_exec_mode=no&sslmode=require&krbsrvname=x&passfile=/none&connect_timeout=x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
