@@ -41,6 +41,7 @@ var faults = []db.Fault{
 	{Codes: "42501", Class: db.Denied, What: "the user USER has not enough rights", Hint: letGrant},
 	{Codes: "22P02 22003 22007 22008", Class: db.Refused, What: "a condition compares a column with what it cannot hold",
 		Hint: "give statuses and table.where values of the columns' types"}, // the values that are written have been tried already
+	{Codes: "function", What: "a function that a trigger of the table calls fails", Hint: "correct the function, create what it needs, or drop the trigger"},
 	{Codes: "42P01 42703 3F000 42804 42883", What: db.TableChanged, Hint: db.CorrectMapping},
 	{Codes: "3D000", What: "the PostgreSQL server at HOST has no database DATABASE", Hint: "name another, or create it with CREATE DATABASE"},
 	{Codes: "28", What: "the PostgreSQL server at HOST does not let us in",
@@ -71,6 +72,8 @@ func (s *server) Classify(err error) db.Fault {
 		code = "altered"
 	case code == "42501" && (e.Routine == "exec_stmt_raise" || e.Routine == "ExecWithCheckOptions"):
 		code = "raised"
+	case strings.HasPrefix(code, "42") && code != "42501" && strings.Contains(e.Where, "function "):
+		code = "function"
 	case code == "42501" && strings.HasPrefix(e.Message, "must be owner of"):
 		code = "owner"
 	}

@@ -36,3 +36,17 @@ func TestFatalErrors(t *testing.T) {
 		}
 	}
 }
+
+// What a trigger needs is not the table's own.
+func TestFaultOfAFunction(t *testing.T) {
+	s := &server{config: &pgx.ConnConfig{}}
+	e := &pgconn.PgError{Severity: "ERROR", Code: "42P01", Message: `relation "audit" does not exist`, Where: "PL/pgSQL function note() line 1 at SQL statement"}
+	const want = "a function that a trigger of the table calls fails"
+	if f := s.Classify(e); f.What != want {
+		t.Errorf("%q, want %q", f.What, want)
+	}
+	e.Where = ""
+	if f := s.Classify(e); f.What != db.TableChanged {
+		t.Errorf("%q, want %q", f.What, db.TableChanged)
+	}
+}
