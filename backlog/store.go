@@ -55,8 +55,10 @@ type Store interface {
 	//
 	// It returns the outcomes that were not written, in any order: with [ErrConflict] if
 	// another program has changed the row, else with the reason for which the database
-	// refuses the row. An error means that nothing was written or, if the connection
-	// broke at commit, that this is unknown; calling again is safe.
+	// refuses the row. Later passes of the engine try to write those again. An error
+	// means that nothing was written or, if the connection broke at commit, that this is
+	// unknown; calling again is safe. After an error that wraps [ErrUnavailable] the
+	// outcomes are kept until a call succeeds, after another one they are given up.
 	Settle(ctx context.Context, group []Settlement) ([]Unsettled, error)
 }
 
