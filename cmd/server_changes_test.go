@@ -41,6 +41,38 @@ var meddlings = []meddling{
 		error: "statuses.success: ",
 		tick:  "pass ended early",
 	},
+	{
+		name: "the table is renamed",
+		harm: map[*siteKind]string{
+			onPostgres: `ALTER TABLE "BACKLOG" RENAME TO away`,
+			onMySQL:    "RENAME TABLE BACKLOG TO away",
+		},
+		cure: map[*siteKind]string{
+			onPostgres: `ALTER TABLE away RENAME TO "BACKLOG"`,
+			onMySQL:    "RENAME TABLE away TO BACKLOG",
+		},
+		error: "the table is not as it was",
+		tick:  "tick skipped",
+	},
+	{
+		name: "the table that a trigger writes to is renamed",
+		before: map[*siteKind]string{
+			onPostgres: `CREATE TABLE audit (id bigint); GRANT INSERT ON audit TO USER; ` +
+				`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$BEGIN INSERT INTO audit VALUES (NEW.id);RETURN NEW;END$$; ` +
+				`CREATE TRIGGER noted AFTER UPDATE ON "BACKLOG" FOR EACH ROW EXECUTE FUNCTION note()`,
+			onMySQL: "CREATE TABLE audit (id bigint); CREATE TRIGGER noted AFTER UPDATE ON BACKLOG FOR EACH ROW INSERT INTO audit VALUES (NEW.id)",
+		},
+		harm: map[*siteKind]string{
+			onPostgres: "ALTER TABLE audit RENAME TO away",
+			onMySQL:    "RENAME TABLE audit TO away",
+		},
+		cure: map[*siteKind]string{
+			onPostgres: "ALTER TABLE away RENAME TO audit",
+			onMySQL:    "RENAME TABLE away TO audit",
+		},
+		error: "audit",
+		tick:  "pass ended early",
+	},
 }
 
 func (s *site) meddle(texts map[*siteKind]string) {
