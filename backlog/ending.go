@@ -185,8 +185,8 @@ func (h *heldOutcomes) due(now time.Time) []ending {
 	return slices.Collect(maps.Values(h.list))
 }
 
-// writeHeld tries to write the outcomes that the database has refused. It ends at the first group of which it still
-// takes none. It must be called under the run lock.
+// writeHeld tries to write the outcomes that the database has refused. It stops after a
+// group that the database still refuses as a whole. It must be called under the run lock.
 func (e *Engine) writeHeld(ctx context.Context, tier string) {
 	written := 0
 	for group := range slices.Chunk(e.held.due(e.Now()), heldGroup) {

@@ -258,7 +258,7 @@ func TestConflictsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// An outcome that the table refuses for a while is written when it does no longer, and no handler is called again.
+// An outcome that the table refuses for a while is written afterwards, and no handler is called again.
 func TestRefusedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, memory.Options{}, succeed)

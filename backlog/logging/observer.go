@@ -153,11 +153,7 @@ func (o *Observer) log(ev backlog.Event) {
 		o.passEnded(log, p, ev)
 	case backlog.Died:
 		if o.Dead {
-			p.died++
-			if p.died <= maxDied {
-				args := []any{"id", ev.Record.Key.String(), "reason", ev.Record.Reason}
-				log.Info("record died", append(args, attempt(ev.Record)...)...)
-			}
+			p.logDied(log, ev.Record)
 		}
 	case backlog.Expired:
 		p.died += ev.N
@@ -234,6 +230,15 @@ func logMissed(log *slog.Logger, ev backlog.Event) {
 		level = slog.LevelWarn
 	}
 	log.Log(context.Background(), level, "missed ticks are made up for by one pass", args...)
+}
+
+// logDied counts a record that died, and logs the first ones of a pass. The caller holds the lock.
+func (p *pass) logDied(log *slog.Logger, r *backlog.Record) {
+	p.died++
+	if p.died <= maxDied {
+		args := []any{"id", r.Key.String(), "reason", r.Reason}
+		log.Info("record died", append(args, attempt(r)...)...)
+	}
 }
 
 // logSkipped logs that a tick was skipped, as a warning every five minutes. A pass that waits for the database skips
