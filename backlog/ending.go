@@ -185,6 +185,18 @@ func (h *heldOutcomes) due(now time.Time) []ending {
 	return slices.Collect(maps.Values(h.list))
 }
 
+// leavesAlone reports whether the database has refused an outcome of the record.
+func (e *Engine) leavesAlone(hash uint64) bool {
+	return e.refused.Contains(hash) || e.held.contains(hash)
+}
+
+// hold keeps an outcome if the database has refused it. A queue does that itself.
+func (e *Engine) hold(x *ending) {
+	if x.kind() == Refused && e.queue == nil {
+		e.held.add(*x)
+	}
+}
+
 // writeHeld tries to write the outcomes that the database has refused. It stops after a
 // group that the database still refuses as a whole. It must be called under the run lock.
 func (e *Engine) writeHeld(ctx context.Context, tier string) {

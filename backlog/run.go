@@ -295,7 +295,7 @@ func (r *run) wasTried(hash uint64) bool {
 // excludes reports whether the pass does not try a record: it did before, the database refused
 // an outcome of the record, or it is snoozed.
 func (r *run) excludes(hash uint64) bool {
-	return r.wasTried(hash) || r.e.refused.Contains(hash) || r.e.held.contains(hash) || !r.e.snoozed.at(hash, r.pass.Now).IsZero()
+	return r.wasTried(hash) || r.e.leavesAlone(hash) || !r.e.snoozed.at(hash, r.pass.Now).IsZero()
 }
 
 // excludesAny reports whether there is a record that the pass does not try.

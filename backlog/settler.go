@@ -181,9 +181,7 @@ func (s *settler) writeGroup() {
 			x := &group[u.Index].ending
 			x.reason = u.Err
 			e.keepRefused(x)
-			if x.kind() == Refused && e.queue == nil {
-				e.held.add(*x)
-			}
+			e.hold(x)
 		}
 		account(group)
 		return
