@@ -108,7 +108,6 @@ type Engine struct {
 	prefix    string // of attempt IDs
 	trials    trials
 	rehearsed rehearsed
-	held      heldOutcomes
 
 	impatient atomic.Bool // Patience is used up: each call is made once
 }
@@ -238,7 +237,6 @@ func (e *Engine) pass(ctx context.Context, p Pass) (report Report, tried map[uin
 	r := newRun(ctx, e, p)
 	started := r.report
 	e.emit(Event{Kind: PassStarted, Tier: p.Tier, Report: &started})
-	e.writeHeld(ctx, p.Tier)
 	r.do()
 	r.mu.Lock()
 	r.report.Duration = max(0, e.Now().Sub(began))

@@ -258,49 +258,6 @@ func TestConflictsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// An outcome that the table refuses for a while is written afterwards, and no handler is called again.
-func TestRefusedForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{}, succeed)
-		b.add(t, "NEW", 1, 4, 0)
-		h := b.hook()
-		h.refuse(3, errors.New("not while it is audited"))
-		b.pass(t)
-		time.Sleep(time.Minute)
-		b.pass(t) // it is still refused
-		h.settle = nil
-		time.Sleep(time.Minute)
-		if got := outcomes(b.pass(t)); got != "" {
-			t.Errorf("want nothing in the pass, got %s", got)
-		}
-		testkit.Equal(t, "the status", b.status(t, 3), "SUCCESS")
-		testkit.Equal(t, "the calls", len(b.calls.of(3)), 1)
-		if events := b.events.of(backlog.WrittenLate); len(events) != 1 || events[0].N != 1 {
-			t.Errorf("want one event of one outcome, got %+v", events)
-		}
-		b.table.Update(backlog.NewKey(int64(3)), func(row *memory.Row) { row.Status = "NEW" })
-		b.pass(t)
-		testkit.Equal(t, "the calls after it was made new", len(b.calls.of(3)), 2)
-	})
-}
-
-// A row that another program has changed since is handled as it is now.
-func TestRefusedAndChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, memory.Options{}, fail)
-		b.add(t, "NEW", 1, 1, 0)
-		h := b.hook()
-		h.refuse(1, errors.New("not while it is audited"))
-		b.pass(t)
-		h.settle = nil
-		b.table.Update(backlog.NewKey(int64(1)), func(row *memory.Row) { row.Status = "ERROR" })
-		time.Sleep(time.Minute)
-		b.pass(t)
-		testkit.Equal(t, "the calls", len(b.calls.of(1)), 2)
-		testkit.Equal(t, "the conflicts", len(b.events.of(backlog.Conflicted)), 1)
-	})
-}
-
 func TestRefusedRow(t *testing.T) {
 	for _, do := range []backlog.HandlerFunc{succeed, fail} {
 		synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,6 @@ const (
 	Refused    EventKind = "outcome refused"     // the database does not take the outcome; Err says why
 	Unwritten  EventKind = "outcome not written" // given up: the row does not show what happened; Err says why
 
-	WrittenLate      EventKind = "written late"         // Tier, N: outcomes that the database had refused before
 	UnreadableRow    EventKind = "unreadable row"       // Tier, Record (its Key only), Err
 	Uncertain        EventKind = "outcome uncertain"    // Tier, Record, Outcome, Err: whether the database takes it depends on what the handler writes; once for each state
 	Died             EventKind = "record died"          // Tier, Record, whose Reason says why: its death is written

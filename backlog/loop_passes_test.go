@@ -368,6 +368,45 @@ func TestReloadKeepsRefusedRows(t *testing.T) {
 	})
 }
 
+// A reload may be the cure of a table that refuses every outcome, and does not wait for that. It waits for one that is
+// unavailable.
+func TestReloadWhileOutcomesAreRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err   error
+		after time.Duration // how long the reload takes
+		calls int
+	}{
+		"refused":     {backlog.ErrRefusesAll, 30 * time.Second, 2},
+		"unavailable": {backlog.ErrUnavailable, time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, memory.Options{}, succeed)
+				b.add(t, "NEW", 1, 1, 0)
+				back := time.Now().Add(13 * time.Minute)
+				b.hook().settle = func(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
+					if time.Now().Before(back) {
+						return nil, tt.err
+					}
+					return b.table.Settle(ctx, group)
+				}
+				l := &backlog.Loop{Schedule: schedule(t, "1d 10m"), Engine: b.Engine}
+				stop := start(t, l)
+				time.Sleep(12 * time.Minute)
+				began := time.Now()
+				l.Reload(to(schedule(t, "1d 10m"), &backlog.Engine{Store: b.table, Handler: b.calls, Observe: b.events.observe}))
+				if took := time.Since(began).Round(6 * time.Second); took != tt.after {
+					t.Errorf("the reload takes %v, want %v", took, tt.after)
+				}
+				time.Sleep(10 * time.Minute)
+				stop()
+				testkit.Equal(t, "the status", b.status(t, 1), "SUCCESS")
+				testkit.Equal(t, "the calls", len(b.calls.of(1)), tt.calls)
+			})
+		})
+	}
+}
+
 // A stop while a reload waits for handlers is a stop.
 func TestStopDuringAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

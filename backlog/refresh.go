@@ -290,7 +290,7 @@ func (r *run) failNextOverdue(after Cursor) (last Cursor, more bool, err error) 
 		last = list[len(list)-1].Cursor
 	}
 	// What the database refuses would be reported again in each pass.
-	list = slices.DeleteFunc(list, func(rec Record) bool { return e.leavesAlone(rec.Key.Hash()) })
+	list = slices.DeleteFunc(list, func(rec Record) bool { return e.refused.Contains(rec.Key.Hash()) })
 	timedOut := slices.Repeat([]Answer{{Outcome: Errored, Text: "timed out"}}, len(list))
 	ends := endingsOf(r.pass.Tier, list, timedOut, r.pass.Now)
 	if err := e.settleIdle(r.stop, flightPage, ends); err != nil {
@@ -415,10 +415,8 @@ func (e *Engine) settleConcluded(ctx context.Context, list []*ending) error {
 		return err
 	}
 	for _, u := range unsettled {
-		x := writable[u.Index]
-		x.reason = u.Err
-		e.keepRefused(x)
-		e.hold(x)
+		writable[u.Index].reason = u.Err
+		e.keepRefused(writable[u.Index])
 	}
 	settled := 0
 	for _, x := range list {

@@ -202,18 +202,13 @@ func TestTrialAfterARefusedOutcome(t *testing.T) {
 			return left, nil
 		}
 		rep, err := b.Pass(t.Context(), backlog.Pass{MaxAge: day})
-		n := len(b.calls.all())
-		if !errors.Is(err, errCheck) || n > 5 {
+		if n := len(b.calls.all()); !errors.Is(err, errCheck) || n > 5 {
 			t.Errorf("got %v after %d calls, %s; want the reason of the trial after the first group", err, n, outcomes(rep))
 		}
 		checkSum(t, rep)
 		broken, h.settle = nil, nil
-		time.Sleep(time.Minute)
-		if rep := b.pass(t); rep.Succeeded+n != 1000 {
+		if rep := b.pass(t); rep.Succeeded != 1000 {
 			t.Errorf("after it was mended: %s", outcomes(rep))
-		}
-		if got := b.statuses()["SUCCESS"]; got != 1000 || len(b.calls.all()) != 1000 {
-			t.Errorf("after it was mended %d of 1000 succeeded, by %d calls", got, len(b.calls.all()))
 		}
 	})
 }

@@ -167,10 +167,12 @@ const (
 )
 
 // settleRest waits until all outcomes are written. A stop limits the wait, and the remaining
-// outcomes are given up. After the loss of the lock they stay with the settler instead.
+// outcomes are given up. After the loss of the lock they stay with the settler instead. A reload
+// limits the wait if the store refuses every outcome, since it may have the cure.
 func (r *run) settleRest() {
 	ended := time.Now()
 	caller := r.caller.Done()
+	cut := r.pass.cut.Done()
 	hard := r.e.Hard
 	isHard := false
 	var timeout <-chan time.Time
@@ -181,6 +183,11 @@ func (r *run) settleRest() {
 		}
 		select {
 		case <-r.allSettled:
+		case <-cut:
+			cut = nil
+			if timeout == nil {
+				timeout = time.After(r.e.ShutdownTimeout)
+			}
 		case <-caller:
 			caller = nil
 			switch {
@@ -201,6 +208,11 @@ func (r *run) settleRest() {
 			if lockLost(r.caller) && !isHard {
 				r.detach()
 				return
+			}
+			isReload := r.caller.Err() == nil && !isHard
+			if isReload && !r.e.settler.isRefused() {
+				timeout = time.After(time.Second)
+				continue
 			}
 			r.e.settler.giveUp(func(other *run) bool { return other == r })
 		}
@@ -295,12 +307,12 @@ func (r *run) wasTried(hash uint64) bool {
 // excludes reports whether the pass does not try a record: it did before, the database refused
 // an outcome of the record, or it is snoozed.
 func (r *run) excludes(hash uint64) bool {
-	return r.wasTried(hash) || r.e.leavesAlone(hash) || !r.e.snoozed.at(hash, r.pass.Now).IsZero()
+	return r.wasTried(hash) || r.e.refused.Contains(hash) || !r.e.snoozed.at(hash, r.pass.Now).IsZero()
 }
 
 // excludesAny reports whether there is a record that the pass does not try.
 func (r *run) excludesAny() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.tried) > 0 || r.e.refused.Len() > 0 || !r.e.held.isEmpty() || r.e.snoozed.until.Len() > 0
+	return len(r.tried) > 0 || r.e.refused.Len() > 0 || r.e.snoozed.until.Len() > 0
 }

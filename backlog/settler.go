@@ -3,6 +3,7 @@ package backlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -178,14 +179,19 @@ func (s *settler) writeGroup() {
 			return
 		}
 		for _, u := range unsettled {
-			x := &group[u.Index].ending
-			x.reason = u.Err
-			e.keepRefused(x)
-			e.hold(x)
+			group[u.Index].reason = u.Err
+			e.keepRefused(&group[u.Index].ending)
 		}
 		account(group)
 		return
 	}
+}
+
+// isRefused reports whether the store refused every outcome in the last write.
+func (s *settler) isRefused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.reason, ErrRefusesAll)
 }
 
 // setReason notes why the last write failed; nil: it did not.

@@ -55,10 +55,10 @@ type Store interface {
 	//
 	// It returns the outcomes that were not written, in any order: with [ErrConflict] if
 	// another program has changed the row, else with the reason for which the database
-	// refuses the row. Later passes of the engine try to write those again. An error
-	// means that nothing was written or, if the connection broke at commit, that this is
-	// unknown; calling again is safe. After an error that wraps [ErrUnavailable] the
-	// outcomes are kept until a call succeeds, after another one they are given up.
+	// refuses the row. An error means that nothing was written or, if the connection
+	// broke at commit, that this is unknown; calling again is safe. After an error that
+	// wraps [ErrUnavailable] the outcomes are kept until a call succeeds, after another
+	// one they are given up.
 	Settle(ctx context.Context, group []Settlement) ([]Unsettled, error)
 }
 
@@ -138,6 +138,10 @@ var (
 	// ErrNoWrites is an ErrUnavailable of a store that answers and takes no writes,
 	// such as a standby server or one with a full disk.
 	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrUnavailable)
+
+	// ErrRefusesAll is an ErrUnavailable of a store that answers and refuses every
+	// outcome, until somebody changes the store or the configuration.
+	ErrRefusesAll = fmt.Errorf("%w: it refuses every outcome", ErrUnavailable)
 
 	// ErrLocked says that another process holds the lock. A [Locker] returns it.
 	ErrLocked = errors.New("another process is working on this table")

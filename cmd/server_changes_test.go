@@ -15,6 +15,7 @@ type meddling struct {
 	before, harm, cure map[*siteKind]string
 	error              string // a part of what is said
 	tick               string // what is said of each tick
+	ofRows             bool   // each row refuses for itself, so that its handler is called again
 }
 
 var meddlings = []meddling{
@@ -38,8 +39,9 @@ var meddlings = []meddling{
 			onPostgres: `ALTER TABLE "BACKLOG" DROP CONSTRAINT never`,
 			onMySQL:    `ALTER TABLE "BACKLOG" MODIFY status varchar(191) NOT NULL`,
 		},
-		error: "statuses.success: ",
-		tick:  "pass ended early",
+		error:  "statuses.success: ",
+		tick:   "pass ended early",
+		ofRows: true,
 	},
 	{
 		name: "the table is renamed",
@@ -70,8 +72,9 @@ var meddlings = []meddling{
 			onPostgres: "ALTER TABLE away RENAME TO audit",
 			onMySQL:    "RENAME TABLE away TO audit",
 		},
-		error: "audit",
-		tick:  "pass ended early",
+		error:  "audit",
+		tick:   "pass ended early",
+		ofRows: true,
 	},
 }
 
@@ -98,7 +101,7 @@ func (s *site) startPatient(records int) *daemon {
 }
 
 // While what only a person can mend keeps outcomes from being written, nothing is handed out, and it is said once.
-// When it is mended they are written: no handler is called twice.
+// When it is mended they are written, and no handler is called twice, unless single rows were refused.
 func TestNothingIsHandedOutBeforeItIsMended(t *testing.T) {
 	t.Parallel()
 	for _, m := range meddlings {
@@ -129,7 +132,7 @@ func TestNothingIsHandedOutBeforeItIsMended(t *testing.T) {
 				if !eventually(func() bool { return s.count("SUCCESS") == records }) {
 					t.Fatalf("it does not go on:\n%s", d.log)
 				}
-				if n := len(s.deeds("handled.log")); n != deeds {
+				if n := len(s.deeds("handled.log")); n < deeds || n > deeds && !m.ofRows {
 					t.Errorf("%d deeds for %d records:\n%s", n, records, d.log)
 				}
 			})

@@ -166,8 +166,6 @@ func (o *Observer) log(ev backlog.Event) {
 		o.logRefused(log, ev)
 	case backlog.TierSkipped:
 		o.logSkipped(log, ev)
-	case backlog.WrittenLate:
-		log.Info("outcomes that the database had refused are written", "records", ev.N)
 	case backlog.Uncertain:
 		o.logUncertain(log, ev)
 	case backlog.Unwritten:

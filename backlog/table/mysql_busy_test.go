@@ -143,6 +143,24 @@ func TestMySQLTriggerRefuses(t *testing.T) {
 	pendingOf(t, s, 1)
 }
 
+// A right that only a trigger of one row lacks is no right that every row lacks, also if the row is alone in its group.
+func TestMySQLTriggerIsDenied(t *testing.T) {
+	plain, rawURL := newMySQL(t)
+	defer plain.Close()
+	execMySQL(t, plain, mysqlBacklog)
+	execMySQL(t, plain, "INSERT INTO BACKLOG SELECT seq, 'NEW', '2026-02-10 11:00:00' FROM seq_1_to_4")
+	execMySQL(t, plain, "CREATE TRIGGER tr BEFORE UPDATE ON BACKLOG FOR EACH ROW IF NEW.id = 2 THEN SIGNAL SQLSTATE '42000' SET MESSAGE_TEXT = 'denied', MYSQL_ERRNO = 1142; END IF")
+	s, err := proveMySQL(t, rawURL, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := group(pendingOf(t, s, 4))[2:3]
+	left, err := s.Settle(t.Context(), alone)
+	if err != nil || len(left) != 1 {
+		t.Errorf("record %v: got %v, %v, want it refused", alone[0].Record.Key, left, err)
+	}
+}
+
 // Errors that pass, and say nothing about the row, refuse no outcome.
 func TestMySQLPassingErrors(t *testing.T) {
 	plain, rawURL := newMySQL(t)

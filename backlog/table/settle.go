@@ -63,12 +63,12 @@ type batchWriter struct{ *Table }
 
 // Settle implements [backlog.Store]. What the database refuses to a whole group was possible before its handlers
 // were called, as a trial has shown: a right, a login or the table was changed since, and may be changed back. The
-// error wraps ErrUnavailable, so that the outcomes are kept until then.
+// error wraps ErrRefusesAll, so that the outcomes are kept until then.
 func (t *Table) Settle(ctx context.Context, group []backlog.Settlement) ([]backlog.Unsettled, error) {
 	unsettled, err := t.settleGroup(ctx, group, t.writer.settling(group))
 	isRefused := errors.As(err, new(*Problem)) || t.db.IsServerError(err)
 	if isRefused && !t.db.IsTransient(err) {
-		err = backlog.Worded(err.Error(), backlog.ErrUnavailable, err)
+		err = backlog.Worded(err.Error(), backlog.ErrRefusesAll, err)
 	}
 	return unsettled, err
 }

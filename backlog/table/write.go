@@ -211,7 +211,7 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]
 		return unwritten, nil
 	}
 	text, n := w.text(doubtful.Index)
-	if t.db.Class(doubtful.Err) == db.Denied || text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
+	if text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
 		return nil, doubtful.Err
 	}
 	return unwritten, nil

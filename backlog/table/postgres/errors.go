@@ -81,7 +81,8 @@ func (s *server) Classify(err error) db.Fault {
 	if e.Routine == "exec_stmt_raise" && f.Class == db.Other && f.Hint == "" { // RAISE with an SQLSTATE of its own
 		f.Class = db.Refused
 	}
-	if isFatal && f.Class == db.Other && f.Hint == "" {
+	isSyntax := strings.HasPrefix(code, "42") // of a parameter of the URL
+	if isFatal && f.Class == db.Other && f.Hint == "" && !isSyntax {
 		f.Class = db.Unavailable
 	}
 	f.Guard, f.Name = violatedRule(e)

@@ -96,7 +96,9 @@ func (*server) Open(ctx context.Context, rawURL string, o db.Options) (*db.DB, e
 		return nil, out.Wrap(ctx, cmp.Or(denied, err))
 	}
 	s.noteFile(path)
-	s.noteFile(path + "-wal") // SQLite removes it with the last connection, and these pools keep theirs
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		s.noteFile(real + "-wal") // SQLite removes it with the last connection, and these pools keep theirs
+	}
 	return out, nil
 }
 
