@@ -72,7 +72,7 @@ func (s *server) Classify(err error) db.Fault {
 		code = "altered"
 	case code == "42501" && (e.Routine == "exec_stmt_raise" || e.Routine == "ExecWithCheckOptions"):
 		code = "raised"
-	case strings.HasPrefix(code, "42") && code != "42501" && strings.Contains(e.Where, "function "):
+	case strings.HasPrefix(code, "42") && code != "42501" && e.Routine != "exec_stmt_raise" && strings.Contains(e.Where, "function "):
 		code = "function"
 	case code == "42501" && strings.HasPrefix(e.Message, "must be owner of"):
 		code = "owner"

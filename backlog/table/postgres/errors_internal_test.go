@@ -45,6 +45,13 @@ func TestFaultOfAFunction(t *testing.T) {
 	if f := s.Classify(e); f.What != want {
 		t.Errorf("%q, want %q", f.What, want)
 	}
+	e.Routine = "exec_stmt_raise"
+	e.Code = "42704"
+	if f := s.Classify(e); f.Class != db.Refused {
+		t.Errorf("raised by the function: class %v, want %v", f.Class, db.Refused)
+	}
+	e.Routine = ""
+	e.Code = "42P01"
 	e.Where = ""
 	if f := s.Classify(e); f.What != db.TableChanged {
 		t.Errorf("%q, want %q", f.What, db.TableChanged)
