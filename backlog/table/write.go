@@ -54,17 +54,35 @@ func (t *Table) writeGroup(ctx context.Context, w groupWrite) ([]backlog.Unsettl
 	if !t.mayBeRowError(err) {
 		return nil, err
 	}
-	reasons := make([]error, w.rows)
-	err = t.writeWithSavepoints(ctx, &w, reasons)
+	var unwritten []backlog.Unsettled
+	for range 2 { // what was wrong with the statement may be mended before it is planned
+		reasons, err := t.writeRows(ctx, &w)
+		if err != nil {
+			return nil, err
+		}
+		var doubtful *backlog.Unsettled
+		unwritten, doubtful = t.refused(&w, reasons)
+		if doubtful == nil {
+			break
+		}
+		text, n := w.text(doubtful.Index)
+		if text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
+			return nil, doubtful.Err
+		}
+	}
+	return unwritten, nil
+}
+
+// writeRows writes each row by itself, and returns the reasons of those that are not written.
+func (t *Table) writeRows(ctx context.Context, w *groupWrite) (reasons []error, err error) {
+	reasons = make([]error, w.rows)
+	err = t.writeWithSavepoints(ctx, w, reasons)
 	endedTooOften := err == errEndedTransactions
 	failedAtCommit := errors.As(err, new(commitError)) && t.mayBeRowError(err)
 	if endedTooOften || failedAtCommit {
-		err = t.writeOneByOne(ctx, &w, reasons)
+		err = t.writeOneByOne(ctx, w, reasons)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t.refused(ctx, &w, reasons)
+	return reasons, err
 }
 
 // writeWhole writes all rows of the group, or none.
@@ -189,14 +207,13 @@ func (t *Table) writeOneByOne(ctx context.Context, w *groupWrite, reasons []erro
 	return nil
 }
 
-// refused returns the rows that have a reason for not being written.
+// refused returns the rows that have a reason for not being written, and one of them if the
+// reason is doubtful.
 //
 // A doubtful reason is one that may be about the row or about the statement. It is about the
 // row if the database has accepted another row, or if it can plan the statement. Otherwise it
-// is returned as the error of the whole group.
-func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]backlog.Unsettled, error) {
-	var unwritten []backlog.Unsettled
-	var doubtful *backlog.Unsettled
+// is the error of the whole group.
+func (t *Table) refused(w *groupWrite, reasons []error) (unwritten []backlog.Unsettled, doubtful *backlog.Unsettled) {
 	for i, reason := range reasons {
 		if reason == nil {
 			continue
@@ -207,14 +224,10 @@ func (t *Table) refused(ctx context.Context, w *groupWrite, reasons []error) ([]
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}
-	if doubtful == nil || len(unwritten) < w.rows {
-		return unwritten, nil
+	if len(unwritten) < w.rows {
+		doubtful = nil
 	}
-	text, n := w.text(doubtful.Index)
-	if text == "" || t.db.Plan(ctx, t.text.Rebind(text), n) != nil {
-		return nil, doubtful.Err
-	}
-	return unwritten, nil
+	return unwritten, doubtful
 }
 
 // settleGroup writes a group of settlements, within the time limit of a statement. It marks
