@@ -74,7 +74,7 @@ func TestMySQLLock(t *testing.T) {
 		t.Error("Check of a lock whose connection was killed: got nil")
 	}
 	again, err := theirs.TryLock(t.Context(), backlog.LeaderLock)
-	for tries := 0; errors.Is(err, backlog.ErrLocked) && tries < 100; tries++ { // the server ends the connection by and by
+	for tries := 0; errors.Is(err, backlog.ErrLocked) && tries < 100; tries++ { // the server takes a moment
 		time.Sleep(20 * time.Millisecond)
 		again, err = theirs.TryLock(t.Context(), backlog.LeaderLock)
 	}

@@ -52,7 +52,7 @@ func TestOrphans(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if most > handlersOfOrphans/4 {
+			if most > handlersOfOrphans/2 { // all would be there at the end, and more than one of each handler
 				t.Errorf("%d zombies at a time, want few", most)
 			}
 			return
