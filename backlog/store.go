@@ -140,7 +140,7 @@ var (
 	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrUnavailable)
 
 	// ErrRefusesAll is an ErrUnavailable of a store that answers and refuses every
-	// outcome, until somebody changes the store or the configuration.
+	// outcome, until the store or the configuration is changed.
 	ErrRefusesAll = fmt.Errorf("%w: it refuses every outcome", ErrUnavailable)
 
 	// ErrLocked says that another process holds the lock. A [Locker] returns it.
