@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -379,6 +380,31 @@ func TestQueueFromItsDocumentation(t *testing.T) {
 		testkit.Equal(t, "skipped", report.Skipped, 1)
 		testkit.Equal(t, "stopped by", report.Stopped, backlog.StoppedSignal)
 		belt.visits.want(t, "Release")
+	})
+}
+
+// What a pass has read and not dispatched when it is stopped goes back to the queue: the rest
+// of a chunk and of a page, and the page that was read ahead.
+func TestQueueGetsBackWhatIsNotDispatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const parcels = 5000
+		ctx, cancel := context.WithCancel(t.Context())
+		belt := &conveyor{unsent: parcels}
+		for i := range parcels {
+			belt.waiting = append(belt.waiting, strconv.Itoa(i))
+		}
+		send := func(context.Context, *backlog.Record) error {
+			synctest.Wait() // until the next page was read
+			cancel()
+			return nil
+		}
+		report, err := (&backlog.Engine{Store: belt, Handler: backlog.HandlerFunc(send)}).Pass(ctx, backlog.Pass{MaxAge: time.Hour})
+		if err != nil {
+			t.Errorf("the pass: %v", err)
+		}
+		testkit.Equal(t, "parcels that wait again", len(belt.waiting), parcels-report.Succeeded)
+		slices.Sort(belt.waiting)
+		testkit.Equal(t, "different ones", len(slices.Compact(belt.waiting)), parcels-report.Succeeded)
 	})
 }
 

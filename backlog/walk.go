@@ -442,18 +442,30 @@ func (l *lane) endReading() {
 	if l.pages != nil {
 		l.cancel()
 		for p := range l.pages {
-			l.w.r.e.flights.Close(p.age)
+			l.w.r.e.releasePage(&p)
 		}
 	}
 	l.releasePage()
 }
 
-// releasePage closes the current page in the set of flights.
+// releasePage releases what is left of the current page.
 func (l *lane) releasePage() {
-	if l.page.age != nil {
-		l.w.r.e.flights.Close(l.page.age)
-		l.page.age = nil
+	l.page.Records = l.page.Records[l.next:]
+	l.next = 0
+	l.w.r.e.releasePage(&l.page)
+}
+
+// releasePage closes a page in the set of flights, and gives its records back to a queue. It may
+// be called again.
+func (e *Engine) releasePage(p *readPage) {
+	if p.age != nil {
+		e.flights.Close(p.age)
+		p.age = nil
 	}
+	for i := range p.Records {
+		e.release(&p.Records[i])
+	}
+	p.Records = nil
 }
 
 // A reader reads the pages of a lane, up to the end, an error, or the end of ctx.
@@ -472,7 +484,7 @@ func (r *reader) send(pages chan<- readPage) {
 		select {
 		case pages <- p: // received when the page before it is used up
 		case <-r.ctx.Done():
-			r.lane.w.r.e.flights.Close(p.age)
+			r.lane.w.r.e.releasePage(&p)
 			return
 		}
 		if p.final || p.err != nil {
@@ -494,7 +506,7 @@ func (r *reader) read() (readPage, bool) {
 	p := readPage{age: e.flights.Open(), section: next.Section, chunk: r.current.chunk}
 	p.Page, p.err = ask(r.ctx, e, func() (Page, error) { return e.Store.Pending(r.ctx, q) })
 	if r.ctx.Err() != nil {
-		e.flights.Close(p.age)
+		e.releasePage(&p)
 		return p, false
 	}
 	p.read = e.Now()
