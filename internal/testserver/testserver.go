@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -85,14 +84,32 @@ func RabbitMQURL(tb testing.TB) *url.URL {
 	return serverURL(tb, "RabbitMQ", "BACKLOG_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672/", dial)
 }
 
+// moduleRoot returns the folder of go.mod. A test runs in the folder of its package.
+func moduleRoot(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			tb.Fatal("the test runs outside of its module")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
 // RabbitMQVhost creates a vhost, which is deleted at the end of the test. It returns the URL of the vhost, and
 // a function that calls rabbitmqctl. It needs the server of `make services`.
 func RabbitMQVhost(tb testing.TB) (u *url.URL, ctl func(arguments ...string) string) {
 	tb.Helper()
 	u = RabbitMQURL(tb)
-	_, file, _, _ := runtime.Caller(0)
+	services := filepath.Join(moduleRoot(tb), "testdata", "services.sh")
 	run := func(arguments ...string) (string, error) {
-		c := exec.Command(filepath.Join(filepath.Dir(file), "../../testdata/services.sh"), append([]string{"rabbitmqctl", "--quiet"}, arguments...)...)
+		c := exec.Command(services, append([]string{"rabbitmqctl", "--quiet"}, arguments...)...)
 		c.Env = append(os.Environ(), "RABBITMQ_PORT="+u.Port())
 		out, err := c.CombinedOutput()
 		return string(out), err
