@@ -248,6 +248,7 @@ func (p *hostileProgram) killed(now time.Time, n int) {
 	x := p.start(hostilePassArgs("7d", now)...)
 	started <- x
 	p.end(x)
+	p.receiver.awaitCalls(p.T)
 }
 
 func (p *hostileProgram) two(now time.Time) {

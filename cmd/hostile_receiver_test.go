@@ -3,9 +3,13 @@ package cmd_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"time"
+
+	"pgregory.net/rapid"
 )
 
 // A receiver is the service to which records are sent. It answers as the rows' draws say,
@@ -27,12 +31,49 @@ type receiver struct {
 	// at which act returns false gets no answer.
 	at  int
 	act func(row int) bool
+
+	open map[string]bool // connections, by the caller's address
 }
 
 func newReceiver() *receiver {
-	r := new(receiver)
-	r.server = httptest.NewServer(http.HandlerFunc(r.serve))
+	r := &receiver{open: make(map[string]bool)}
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	r.server.Config.ConnState = r.connState
+	r.server.Start()
 	return r
+}
+
+// connState notes which connections are open. The server calls it with StateNew before it accepts
+// the next one, and with StateClosed when the call has ended.
+func (r *receiver) connState(c net.Conn, state http.ConnState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		r.open[c.RemoteAddr().String()] = true
+	case http.StateClosed:
+		delete(r.open, c.RemoteAddr().String())
+	}
+}
+
+// awaitCalls waits until the calls of callers that are gone have ended: those that were sent and
+// not yet accepted, too, since connections are accepted in their order.
+func (r *receiver) awaitCalls(t rapid.TB) {
+	t.Helper()
+	last, err := net.Dial("tcp", r.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	own := last.LocalAddr().String()
+	isAlone := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.open[own] && len(r.open) == 1
+	}
+	if !eventuallyEvery(time.Millisecond, patience, isAlone) {
+		t.Fatal("calls of a killed process do not end")
+	}
 }
 
 // begin begins a draw.
