@@ -275,12 +275,12 @@ func TestPostgresAwayBehindPooler(t *testing.T) {
 	s.behind("a", s.poolerOf(p.addr(), "server_login_retry = 1\nquery_wait_timeout = 1\n"+s.sessions()))
 	d := s.start("run", "--config", "a.yaml")
 	d.says(`"msg":"leading"`)
-	p.refuse(true)
+	p.stall(true) // so that the pooler's login hangs: if it were refused, chance would choose between two errors
 	p.cut()
 	for _, words := range []string{"server conn crashed?", "query_wait_timeout"} {
 		d.says("the pooler in front of the PostgreSQL server ended the connection: " + words)
 	}
-	p.refuse(false)
+	p.stall(false)
 	if !eventually(func() bool { return s.count("SUCCESS") == 80 }) {
 		t.Fatalf("not all is done:\n%s", d.log)
 	}
