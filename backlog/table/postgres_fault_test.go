@@ -81,6 +81,18 @@ func TestPostgresAgain(t *testing.T) {
 	}
 }
 
+// TestPostgresMendedBetweenRows: a table that is missing for the first rows of a group, and there
+// for the others, leaves no outcome refused.
+func TestPostgresMendedBetweenRows(t *testing.T) {
+	s, got, records := faulty(t, "", "CREATE SEQUENCE times",
+		fmt.Sprintf(shout, "IF nextval('times') <= 4 THEN PERFORM 1 FROM nowhere; END IF"), // one of the group as a whole, and three rows
+		"CREATE TRIGGER a BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION shout()")
+	if left, err := got.Settle(context.Background(), successes(records)); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	s.wantStatuses("SUCCESS 10")
+}
+
 // TestPostgresLockedRow: rows that another program has locked are waited for in
 // turns, in which no other row is kept locked.
 func TestPostgresLockedRow(t *testing.T) {

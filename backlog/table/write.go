@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"backlog/backlog"
 	"backlog/backlog/table/db"
@@ -82,7 +83,24 @@ func (t *Table) writeRows(ctx context.Context, w *groupWrite) (reasons []error, 
 	if endedTooOften || failedAtCommit {
 		err = t.writeOneByOne(ctx, w, reasons)
 	}
+	if err == nil && slices.Contains(reasons, nil) {
+		err = t.writeDoubtful(ctx, w, reasons)
+	}
 	return reasons, err
+}
+
+// writeDoubtful writes the rows that were refused for a doubtful reason once more, in transactions of
+// their own. The database has accepted another row, perhaps because what was wrong was mended in between.
+func (t *Table) writeDoubtful(ctx context.Context, w *groupWrite, reasons []error) error {
+	for i, reason := range reasons {
+		if !t.isDoubtful(w, i, reason) {
+			continue
+		}
+		if err := t.writeAlone(ctx, w, i, &reasons[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeWhole writes all rows of the group, or none.
@@ -198,29 +216,41 @@ func (t *Table) writeOneByOne(ctx context.Context, w *groupWrite, reasons []erro
 		if alreadyRefused {
 			continue
 		}
-		err := t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.writeRow(ctx, tx, i) })
-		if err != nil && !t.mayBeRowError(err) {
-			return commitError{err} // rows before this one are written
+		if err := t.writeAlone(ctx, w, i, &reasons[i]); err != nil {
+			return err
 		}
-		reasons[i] = err
 	}
 	return nil
 }
 
+// writeAlone writes the i-th row in a transaction of its own, and sets the reason: nil if the row is
+// written. It returns an error that is about no row.
+func (t *Table) writeAlone(ctx context.Context, w *groupWrite, i int, reason *error) error {
+	err := t.inTx(ctx, w.undo, func(tx *sql.Tx) error { return w.writeRow(ctx, tx, i) })
+	if err != nil && !t.mayBeRowError(err) {
+		return commitError{err} // other rows are written
+	}
+	*reason = err
+	return nil
+}
+
+// isDoubtful reports whether the reason for which the i-th row is not written may be about the row or
+// about the statement.
+func (t *Table) isDoubtful(w *groupWrite, i int, reason error) bool {
+	isSpared := w.spares != nil && w.spares(i)
+	return reason != nil && !t.isRowError(reason) && !isSpared
+}
+
 // refused returns the rows that have a reason for not being written, and one of them if the
-// reason is doubtful.
-//
-// A doubtful reason is one that may be about the row or about the statement. It is about the
-// row if the database has accepted another row, or if it can plan the statement. Otherwise it
-// is the error of the whole group.
+// reason is doubtful. A doubtful reason is about the row if the database has accepted another
+// row, or if it can plan the statement. Otherwise it is the error of the whole group.
 func (t *Table) refused(w *groupWrite, reasons []error) (unwritten []backlog.Unsettled, doubtful *backlog.Unsettled) {
 	for i, reason := range reasons {
 		if reason == nil {
 			continue
 		}
 		unwritten = append(unwritten, backlog.Unsettled{Index: i, Err: reason})
-		isSpared := w.spares != nil && w.spares(i)
-		if doubtful == nil && !t.isRowError(reason) && !isSpared {
+		if doubtful == nil && t.isDoubtful(w, i, reason) {
 			doubtful = &backlog.Unsettled{Index: i, Err: reason}
 		}
 	}
